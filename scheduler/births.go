@@ -280,8 +280,14 @@ func (a *families) onlyChild(ctx context.Context, f *fan) error {
 		return nil
 	}
 	e, _, err := a.shard.find(ctx, f.p, f.siblings().First)
-	if err != nil || e == nil {
+	if err != nil {
 		return err
+	}
+	if e == nil {
+		if f.done > 0 { // the step must not be done without its result
+			f.fail(fmt.Sprintf("the result of child %s cannot be read: its journal is forgotten, or cannot be read", f.siblings().First))
+		}
+		return nil
 	}
 	f.result(e.task.Result)
 	f.why = "child " + e.task.ID + " was undone: " + e.task.Why
@@ -386,11 +392,10 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // a plan that cannot be read here cannot be resumed
-		if err != nil {
+		if _, _, err := a.plans.of(ctx, p, t.Type, 0, false); err != nil { // it may have to be read
 			return err
 		}
-		if ref != nil && slices.ContainsFunc(ref.plan.Steps, func(step core.Step) bool { return step.Kind == core.TaskStep }) {
+		if a.plans.bearing(t.Type) { // a plan that cannot be read here cannot be resumed
 			numbers = append(numbers, t.Number)
 		}
 	}

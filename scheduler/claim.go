@@ -28,7 +28,7 @@ func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 
 // unblock begins branches that wait for room at an agent, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
+	for n := len(slot.blocked); min(n, len(slot.blocked)) > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- { // the list may be shed meanwhile
 		if !s.cycle.roomy() {
 			return true
 		}

@@ -51,6 +51,8 @@ type spyStore struct {
 	// How long a commit takes, besides one that only moves positions, that of partition 0
 	// too, a takeover, and forgetting in an odd partition, in nanoseconds.
 	slow, positions, takes, forgets atomic.Int64
+	// reads is how long the rows that a scheduler compares with what it holds take to come once they are read.
+	reads atomic.Int64
 	// broken makes each commit fail after it was done.
 	broken atomic.Bool
 }
@@ -85,6 +87,14 @@ func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		return core.CommitResult{}, errCut
 	}
 	return res, err
+}
+
+func (s *spyStore) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	states, err := s.MemStore.CursorsOf(ctx, partitions, owner)
+	if owner != "" {
+		takes(ctx, &s.reads)
+	}
+	return states, err
 }
 
 func (s *spyStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.PartitionState, error) {

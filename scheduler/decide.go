@@ -52,6 +52,9 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if begins {
 		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
+	if e.plan != had.plan {
+		e.unblock(e.blocks) // by the new version they may be at other agents
+	}
 	s.keep(p, e, false)
 	s.cycle.unpark(p, e, from)
 	e.round.places = e.round.places.AndNot(had.places) // these commands left in an earlier round

@@ -73,6 +73,12 @@ func (s *Shard) Doubt(e core.Evidence) bool {
 // Rewound remembers that a stream of a partition went back.
 func (s *Shard) Rewound(partition int, err error) { s.evidence.wentBack(partition, err) }
 
+// Listed is how many tasks a partition lists as waiting at an agent in memory, also those that have gone since.
+func (s *Shard) Listed(partition int, agent string) int {
+	slot := s.partitions[partition].slots[agent]
+	return len(slot.waiting) + len(slot.unable) + len(slot.blocked)
+}
+
 // Calls gives out what the shard has counted since the last call.
 func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
 	s.gate.agents.collect(yield)

@@ -18,10 +18,11 @@ import (
 // A new submission does not overtake what is parked at its agents. What a pause holds, or the key of a limit, stands aside
 // (aside.go). A task joins the order when the row that parked it is committed.
 //
-// The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a flow that has less
-// than its part of that room takes it from the one that has most. The others, and after a takeover all, are read from the
-// store in parts: when half of the room is free, while they have not been read once, and while a flow has tasks there
-// alone. So every flow goes on, whatever comes by others. Bench: full-agents, at 130 % of what the agents can do.
+// The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a task that comes has the
+// place of one of (3), or else, if it has begun or its flow has less than its part of that room, of one of the flow that has
+// most. The others, and after a takeover all, are read from the store in parts: when half of the room is free, while they have
+// not been read once, and while a flow has tasks there alone. So every flow goes on, whatever comes by others. Bench:
+// full-agents, at 130 % of what the agents can do.
 
 // parkedAt holds what is parked at one agent in one partition, in the order in which it is claimed.
 type parkedAt struct {
@@ -58,21 +59,23 @@ func (at *parkedAt) miss() {
 	at.missed = at.pass
 }
 
-// makeRoom makes room for a task of a flow although parkedMax tasks are kept, by evicting one of a flow that
-// has more; the evicted one stays in the store. It reports false if no flow has to give way. in is nil for a
-// task that has begun.
+// makeRoom makes room for a task of a flow although parkedMax tasks are kept, by evicting one that would
+// miss its deadline anyway, or else one of a flow that has more; the evicted one stays in the store. It reports
+// false if none has to give way. in is nil for a task that has begun, for which any flow has to.
 func (at *parkedAt) makeRoom(in *flow) bool {
 	at.miss()
-	if in == nil {
-		return false
+	if len(at.late) > 0 {
+		at.forget(at.late.Pop().(parkedTask)) // the last of the heap is one of the later deadlines
+		return true
 	}
 	last, ok := at.fresh.evict(in, at.pass)
-	if !ok {
+	if !ok && in != nil {
 		in.missed = at.pass
-		return false
 	}
-	at.forget(last)
-	return true
+	if ok {
+		at.forget(last)
+	}
+	return ok
 }
 
 // startPass begins a new pass over what the store has parked at the agent.

@@ -208,9 +208,13 @@ func (f *flows) served(is *flow) {
 }
 
 // evict removes a task of the largest flow to make room for one of in, if in has less than an equal part of
-// the room.
+// the room; nil: for one that has begun.
 func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
-	if f.busy == 0 || f.busy == 1 && in.heapIndex >= 0 || len(in.tasks) >= f.waiting/f.busy {
+	has := 0
+	if in != nil {
+		has = len(in.tasks)
+	}
+	if f.busy == 0 || in != nil && (f.busy == 1 && in.heapIndex >= 0 || has >= f.waiting/f.busy) {
 		return last, false
 	}
 	var most *flow
@@ -219,7 +223,7 @@ func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
 			most = is
 		}
 	}
-	if len(most.tasks) < len(in.tasks)+2 {
+	if len(most.tasks) < has+2 {
 		return last, false
 	}
 	last = most.tasks.Pop().(parkedTask) // the last of the heap is one of the later deadlines

@@ -382,7 +382,14 @@ func (g *gate) block(p *partition, e *entry) {
 	e.blocked(g.now).AndNot(e.blocks).Each(func(i int) {
 		slot := e.plan.slots[i]
 		if !e.blocks.Meets(e.plan.here[i]) {
-			slot.blocked = append(slot.blocked, e)
+			slot.blocked = append(p.shed(slot.blocked, func(e *entry) bool {
+				here := e.plan.at(slot)
+				over := !e.blocked(g.now).Meets(here)
+				if over {
+					e.unblock(here)
+				}
+				return over
+			}), e)
 		}
 		e.blocks.Add(i)
 		if slot.load < p.window {

@@ -158,7 +158,7 @@ func (c *Committer) endDrains(work context.Context) {
 	if len(c.drains) == 0 {
 		return
 	}
-	now := c.s.cfg.Now()
+	now := c.now()
 	var over, kept []int
 	var failed error
 	for p, until := range c.drains {

@@ -11,9 +11,28 @@ import (
 
 // The loop of a committer: when something is due, and a commit cycle with what is around it.
 
+// now reads the clock. If that was set back since the last cycle, what was planned by it is shifted: the next cycle would not
+// begin until the clock had caught up.
+func (c *Committer) now() core.Instant {
+	now := c.s.cfg.Now()
+	by := now - c.cycledAt
+	if by >= 0 {
+		return now
+	}
+	for p := range c.drains {
+		c.drains[p] += by
+	}
+	for _, at := range []*core.Instant{&c.cycledAt, &c.idleUntil, &c.flushAt} {
+		if *at != 0 {
+			*at += by
+		}
+	}
+	return now
+}
+
 // Due returns when Step has something to do; 0: only when mail or an order comes.
 func (c *Committer) Due() core.Instant {
-	now := c.s.cfg.Now()
+	now := c.now()
 	if c.hasOrders() {
 		return now
 	}
@@ -48,7 +67,7 @@ func (c *Committer) Step(ctx, work context.Context) error {
 	if o, ok := c.nextOrder(); ok {
 		c.carryOut(ctx, o)
 	}
-	now := c.s.cfg.Now()
+	now := c.now()
 	if due := c.cycleDue(now); due != 0 && due <= now {
 		if err := c.cycle(work); err != nil {
 			return err
@@ -155,7 +174,7 @@ func (c *Committer) run(ctx context.Context) error {
 
 // wait blocks until Step has something to do.
 func (c *Committer) wait(ctx, work context.Context, timer *time.Timer) {
-	now, wait := c.s.cfg.Now(), time.Hour
+	now, wait := c.now(), time.Hour
 	if due := c.Due(); due != 0 {
 		wait = due.Sub(now)
 	}

@@ -170,7 +170,9 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 			continue
 		}
 		c := s.of(p)
-		if is, ok := c.owns(p); ok && (is.epoch != st.Epoch || st.LastCommit < before[p].last) {
+		is, ok := c.owns(p)
+		ok = ok && is.epoch == before[p].epoch // else it was taken over while the rows were read
+		if ok && (is.epoch != st.Epoch || st.LastCommit < before[p].last) {
 			c.Lose(p, is.epoch, errSuccessor)
 		} else if ok && st.LastCommit > is.last { // a commit of our own cycle that is under way, or of another owner with the same epoch
 			c.ask(order{kind: orderOverwritten, partition: p, epoch: is.epoch, commit: st.LastCommit, why: errSuccessor})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -68,6 +69,16 @@ func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 		}
 	}
 	return b.unreadable.Find(name, version)
+}
+
+// bearing reports whether some version of a type that can be read here has a step with one child.
+func (b *planBook) bearing(name string) bool {
+	for _, plan := range b.byType[name] {
+		if slices.ContainsFunc(plan.Steps, func(step core.Step) bool { return step.Kind == core.TaskStep }) {
+			return true
+		}
+	}
+	return false
 }
 
 // marked reports whether a version is deprecated; for version 0, whether the type has plans and all are

@@ -61,10 +61,27 @@ func (p *partition) wait(e *entry, awaits core.StepSet) {
 	awaits.AndNot(e.waits).Each(func(i int) {
 		slot := e.plan.slots[i]
 		if !e.waits.Meets(e.plan.here[i]) {
-			slot.waiting = append(slot.waiting, e)
+			slot.waiting = append(p.shed(slot.waiting, func(e *entry) bool {
+				over := e.missing(slot, 0) < 0
+				if over {
+					e.waitsNoMore(e.plan.at(slot))
+				}
+				return over
+			}), e)
 		}
 		e.waits.Add(i)
 	})
+}
+
+// shed removes tasks from a list of those that wait at an agent, before the list grows: those that have left memory, and those
+// for which over returns true, which unmarks them. While an agent takes nothing, nothing else removes them. The room left for as
+// many again makes that cheap.
+func (p *partition) shed(list []*entry, over func(*entry) bool) []*entry {
+	if len(list) < cap(list) {
+		return list
+	}
+	list = slices.DeleteFunc(list, func(e *entry) bool { return p.tasks[e.task.Number] != e || e.plan == nil || over(e) })
+	return slices.Grow(list, len(list)+1)
 }
 
 // waitsNoMore unmarks steps; the caller removes the task from the slot's list.
@@ -74,17 +91,14 @@ func (e *entry) waitsNoMore(steps core.StepSet) { e.waits = e.waits.AndNot(steps
 func (p *partition) lack(e *entry, unable core.StepSet) {
 	unable.AndNot(e.lacks).Each(func(i int) {
 		slot := e.plan.slots[i]
-		if len(slot.unable) == cap(slot.unable) { // before it grows, remove those that no longer wait
-			slot.unable = slices.DeleteFunc(slot.unable, func(e *entry) bool {
+		if !e.lacks.Meets(e.plan.here[i]) {
+			slot.unable = append(p.shed(slot.unable, func(e *entry) bool {
 				over := e.missing(slot, core.CodeUnable) < 0
-				if over && e.plan != nil {
+				if over {
 					e.lacks = e.lacks.AndNot(e.plan.at(slot))
 				}
 				return over
-			})
-		}
-		if !e.lacks.Meets(e.plan.here[i]) {
-			slot.unable = append(slot.unable, e)
+			}), e)
 		}
 		e.lacks.Add(i)
 	})

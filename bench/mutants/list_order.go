@@ -52,7 +52,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "spike-fills-the-memory", invariant: 11, file: "scheduler/finish.go",
-		old: "\tif !ok {\n\t\tin.missed", new: "\tif ok = false; !ok {\n\t\tin.missed",
+		old: "\tif !ok && in != nil {\n", new: "\tif ok = false; in != nil {\n",
 		fault: "a flow that comes when others fill the memory waits until half of them are done",
 		run:   "^TestHighAfterASpike$",
 	},

@@ -496,4 +496,46 @@ var schedulerMutants = []mutant{
 		fault: "places of what was let go are free when the command that was counted last is over, not the longest",
 		run:   "^TestGoneKeepsItsPlaceBesideShorterOnes$",
 	},
+	{
+		name: "set-back-clock-stops-commits", invariant: 11, file: "scheduler/loop.go",
+		old: "&c.cycledAt, &c.idleUntil, &c.flushAt", new: "&c.cycledAt, &c.flushAt",
+		fault: "a committer begins no cycle until a clock that was set back has caught up",
+		run:   "^TestCommitsAfterClockIsSetBack$",
+	},
+	{
+		name: "waiters-are-listed-for-ever", invariant: 11, file: "scheduler/steps.go",
+		old: "if len(list) < cap(list) {", new: "if len(list) >= 0 {",
+		fault: "memory keeps each task that ever waited at an agent that takes nothing",
+		run:   "^TestListsOfWaitersAreBounded$",
+	},
+	{
+		name: "childless-by-the-newest-version", invariant: 11, file: "scheduler/plans.go",
+		old: "range b.byType[name] {", new: "range []*core.Plan{b.latest[name]} {",
+		fault: "after a crash a task whose step has no child yet is looked for by the newest version of its plan alone",
+		run:   "^TestChildOfATaskOfAnEarlierVersion$",
+	},
+	{
+		name: "blocked-at-the-agent-of-before", invariant: 11, file: "scheduler/decide.go",
+		old: "\t\te.unblock(e.blocks) // by the new version they may be at other agents\n", new: "",
+		fault: "a branch of a task that was moved to another version waits for room at an agent that it does not need",
+		run:   "^TestBlockedBranchOfAnotherVersion$",
+	},
+	{
+		name: "begun-left-to-the-store", invariant: 11, file: "scheduler/finish.go",
+		old: "\tlast, ok := at.fresh.evict(in, at.pass)\n", new: "\tif in == nil {\n\t\treturn false\n\t}\n\tlast, ok := at.fresh.evict(in, at.pass)\n",
+		fault: "where many wait a task that has begun is not claimed as long as new ones come",
+		run:   "^TestBegunIsKeptAmongMany$",
+	},
+	{
+		name: "lost-by-a-row-of-before", invariant: 11, file: "scheduler/placement.go",
+		old: "is.epoch == before[p].epoch", new: "before != nil",
+		fault: "a partition that was just taken over is given up by its row of before",
+		run:   "^TestTakenOverWhileTheRowsAreRead$",
+	},
+	{
+		name: "done-without-a-result", invariant: 7, file: "scheduler/births.go",
+		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
+		fault: "after a crash a step is done without the result of a child that cannot be read",
+		run:   "^TestResultOfAChildThatCannotBeRead$",
+	},
 }
