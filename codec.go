@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"duly.dev/duly/internal/core"
@@ -147,20 +148,33 @@ func LoadKeys(file string) ([]Key, error) {
 	return keys, nil
 }
 
-// openable refuses a plan with children for a codec that binds a payload to its place: the engine hands the input of the
-// parent on as it is stored, and no child could open it.
+// openable refuses what a plan cannot do with a codec that binds a payload to its place and hides all of it: the engine hands
+// the input of a task to its children, and asks expressions, without opening anything.
 func openable(codec Codec, p *core.Plan) error {
 	if _, bound := codec.(*AES256GCM); !bound {
 		return nil
 	}
+	const instead = "use call steps, or a client without the codec"
+	if readsPayloads.MatchString(p.Result) {
+		return fmt.Errorf("%w: plan %s: its result %.60q reads what AES256GCM encrypts; %s", core.ErrPlan, p.Name, p.Result, instead)
+	}
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Parent() {
-			return fmt.Errorf("%w: plan %s: step %s: it has children of type %s, which cannot open their input: AES256GCM binds a payload to its task; use call steps, or a client without the codec",
-				core.ErrPlan, p.Name, s.Name, s.Child)
+		s := &p.Steps[i]
+		if s.Parent() {
+			return fmt.Errorf("%w: plan %s: step %s: it has children of type %s, which cannot open their input: AES256GCM binds a payload to its task; %s",
+				core.ErrPlan, p.Name, s.Name, s.Child, instead)
+		}
+		for _, text := range []string{s.When, s.Input, s.Until} {
+			if readsPayloads.MatchString(text) {
+				return fmt.Errorf("%w: plan %s: step %s: its expression %.60q reads what AES256GCM encrypts; %s", core.ErrPlan, p.Name, s.Name, text, instead)
+			}
 		}
 	}
 	return nil
 }
+
+// readsPayloads finds the names of payloads in an expression.
+var readsPayloads = regexp.MustCompile(`\b(input|results)\b`)
 
 // AcceptPlain returns a codec that also takes payloads that are not encrypted as they are, for the time in which tasks of
 // before are under way. Who can write to NATS or the database can give such a codec payloads of their own making.

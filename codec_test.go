@@ -366,6 +366,23 @@ func TestCodecForm(t *testing.T) {
 	}
 }
 
+// A plan whose expressions read payloads is refused where these are encrypted: its tasks would end in error, when all is done at
+// the latest.
+func TestCodecRefusesExpressions(t *testing.T) {
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithCodec(codecOf(t, keyOf("k", 1))))
+	for what, plan := range map[string]*duly.Plan[Order]{
+		"its result":                duly.NewPlan("family", 1, Charge).With(duly.Result("results.charge.id")),
+		"step late: its expression": duly.NewPlan("family", 1, duly.NewStep[Order, Payment]("late", "payment.charge", duly.When("input.cents > 1"))),
+	} {
+		if err := plan.Apply(t.Context(), r.Client); !errors.Is(err, duly.ErrRefused) || !strings.Contains(err.Error(), "plan family: "+what) || !strings.Contains(err.Error(), "encrypts") {
+			t.Errorf("%v, want %q", err, what)
+		}
+	}
+	if err := duly.NewPlan("constant", 1, Charge).With(duly.Result("'done'")).Apply(t.Context(), r.Client); err != nil {
+		t.Error(err)
+	}
+}
+
 // A plan with children is refused where its payloads are bound to their place, for a child could not open its input.
 func TestCodecRefusesChildren(t *testing.T) {
 	r := newRigIn(t, wire.DefaultNamespace, duly.WithCodec(codecOf(t, keyOf("k", 1))))
