@@ -82,8 +82,9 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 			control.IfSeq = before
 		}
 		outcome, bad := a.asks.decide(ctx, &control, &view)
-		if bad == nil {
-			bad = sealed(&r, &view)
+		if bad != nil && !bad.Retryable() && act.Again != nil && before != view.Seq { // it may be what was asked first that forbids it now
+			answer.Outcome = say.Of("ask.again")
+			return "", nil
 		}
 		var position uint64
 		if bad == nil {

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
@@ -274,6 +277,9 @@ func TestActionsOnEncryptedPayloads(t *testing.T) {
 		if asked := len(d.controls); (asked == 1) != (x.refused == "") {
 			t.Errorf("%s of %s: asked %d times", x.r.Action, x.input, asked)
 		}
+		if _, no := d.site.asks.Ask(t.Context(), controlOf(olga, d1, &x.r)); (no != nil && no.Code == 422) != (x.refused != "") {
+			t.Errorf("%s of %s over NATS: %v", x.r.Action, x.input, no)
+		}
 	}
 }
 
@@ -338,6 +344,37 @@ func TestActionsAfterACrash(t *testing.T) {
 	answer, bad = d.act(t, olga, r)
 	if bad != nil || !answer.Again || len(d.controls) != 1 || answer.Outcome == "" {
 		t.Fatalf("again: %+v, %+v; asked %+v", answer, bad, d.controls)
+	}
+
+	d = newDeed(t)
+	d.trail.errs = 1
+	if _, bad := d.act(t, olga, r); bad != nil {
+		t.Fatal(bad)
+	}
+	d.is(core.StateProcessing, 8, "cancel") // it was started again, which forbids it now
+	answer, bad = d.act(t, olga, r)
+	if outcome := d.trail.entries[0].Outcome; bad != nil || !answer.Again || len(d.controls) != 1 || answer.Outcome == "" || outcome != "" {
+		t.Fatalf("again, when it goes: %+v, %+v; asked %+v, and the trail says %q", answer, bad, d.controls, outcome)
+	}
+}
+
+// Who cancels is named by the journal as by the trail, in which its outcome is found by that name.
+//
+// covers: OP16
+func TestCancelIsByWhomTheTrailNames(t *testing.T) {
+	r := httptest.NewRequest(http.MethodDelete, "/v1/tasks/delivery/d-1", nil)
+	for _, x := range []struct {
+		by   operate.Actor
+		want string
+	}{
+		{operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}, "olga@http"},
+		{operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "console"}, "olga@console"},
+		{operate.Actor{Name: auth.LocalActor, Role: operate.RoleOperator, Via: "http"}, "local@http"},
+		{operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http", Open: true}, "192.0.2.1@http"},
+	} {
+		if got := actorOf(r.WithContext(operate.WithActor(r.Context(), x.by))); got != x.want {
+			t.Errorf("%+v is %s, want %s", x.by, got, x.want)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (door) Submit(r ingest.Request) {
 func BenchmarkSubmit(b *testing.B) {
 	s := newSite(b)
 	handler := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }}, door{s}, s, s.asks, slog.New(slog.DiscardHandler))
-	ctx := operate.WithActor(context.Background(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})
+	ctx := operate.WithActor(context.Background(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http", Open: true})
 	body := `{"item":"` + strings.Repeat("x", 400) + `"}`
 	for b.Loop() {
 		r := httptest.NewRequestWithContext(ctx, "POST", "/v1/tasks/delivery", strings.NewReader(body))
@@ -68,7 +68,7 @@ func BenchmarkFollow(b *testing.B) {
 	s := newSite(b)
 	handler := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }, Ports: Ports{Events: source{b.N}}}, s, s, s.asks, slog.New(slog.DiscardHandler))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})))
+		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http", Open: true})))
 	}))
 	defer server.Close()
 	answer, err := http.Get(server.URL + "/v1/events")

@@ -516,3 +516,19 @@ func TestBulkOfOneActor(t *testing.T) {
 		writers = append(writers, writer)
 	}
 }
+
+// TestLineOfATaskSaysItsState: where the door has looked, a line is told the task's state, as a single submission is.
+func TestLineOfATaskSaysItsState(t *testing.T) {
+	for _, x := range []struct {
+		got  ingest.Answer
+		want core.State
+	}{
+		{ingest.Answer{Task: "o-1"}, core.StatePending},
+		{ingest.Answer{Task: "o-1", Again: true}, core.StatePending},
+		{ingest.Answer{Task: "o-1", Again: true, State: core.StateProcessed}, core.StateProcessed},
+	} {
+		if a := accepted(&bulkLine{got: &x.got}); a.State != x.want {
+			t.Errorf("%+v is answered %s, want %s", x.got, a.State, x.want)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (b *bulk) settle(queue *[]*bulkLine) bool {
 
 // accepted is the answer to a line that the door took.
 func accepted(l *bulkLine) *lineAnswerJSON {
-	a := &lineAnswerJSON{Line: l.number, Outcome: lineStored, ID: l.got.Task, Type: l.req.Type, State: core.StatePending, Stream: l.got.Stream,
+	a := &lineAnswerJSON{Line: l.number, Outcome: lineStored, ID: l.got.Task, Type: l.req.Type, State: cmp.Or(l.got.State, core.StatePending), Stream: l.got.Stream,
 		Position: fmt.Sprintf("%d.%d", l.got.Partition, l.got.Seq), Warning: l.got.Warning}
 	if l.got.Again {
 		a.Outcome = lineExisting

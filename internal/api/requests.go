@@ -317,6 +317,9 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 		}
 		return "", ingest.Refuse(code, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
 	}
+	if bad := sealed(requestOf(c), view); bad != nil {
+		return "", bad
+	}
 	return operate.Asked + wish(c, view), nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
@@ -249,11 +248,11 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// actorOf is who the journal names: the authenticated actor, or where authentication is off the address that the request
-// came from.
+// actorOf is who the journal names: the authenticated actor, by the door that the audit trail names as well, or where
+// authentication is off the address that the request came from.
 func actorOf(r *http.Request) string {
-	if actor, ok := operate.ActorFrom(r.Context()); ok && actor.Name != auth.LocalActor {
-		return ActorAt(actor.Name, "http")
+	if actor, ok := operate.ActorFrom(r.Context()); ok && !actor.Open {
+		return ActorAt(actor.Name, actor.Via)
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
