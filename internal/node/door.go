@@ -171,10 +171,13 @@ func (n *Node) planOf(ctx context.Context, taskType string, version int64) (*cor
 	}
 	stored, err := n.store.Plans(ctx)
 	i := slices.IndexFunc(stored, func(p core.Plan) bool { return p.Name == taskType && p.Version == version })
-	if err != nil || i < 0 {
-		return nil, err
+	if i >= 0 {
+		return &stored[i], nil
 	}
-	return &stored[i], nil
+	if unreadable, some := errors.AsType[core.UnreadablePlans](err); some && unreadable.Find(taskType, version) == nil {
+		return nil, nil // which is of others
+	}
+	return nil, err
 }
 
 // submission turns a request of the fast door into ingest's.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,11 +31,14 @@ type planCache struct {
 	book  atomic.Pointer[planVersions]
 	wg    sync.WaitGroup
 
-	report func(error) // takes the outcome of each reading
-	stale  atomic.Bool // the last reading failed
+	report func(error)   // takes the outcome of each reading
+	stale  atomic.Bool   // the last reading failed
+	fresh  time.Duration // after which keepRead reads again
+	number atomic.Int64  // of readings that found something else than the one before
 
-	mu   sync.Mutex      // one reading at a time, so that none undoes a later one
-	told map[string]bool // unreadable plans that the log has told of
+	mu     sync.Mutex      // one reading at a time, so that none undoes a later one
+	told   map[string]bool // unreadable plans that the log has told of
+	readAt time.Time       // of the last one that succeeded
 }
 
 // planVersions are the plans as of one reading. It is not changed.
@@ -45,7 +49,7 @@ type planVersions struct {
 }
 
 func newPlanCache(store schema.Store, log *slog.Logger, report func(error)) *planCache {
-	c := &planCache{store: store, log: log, report: report, told: map[string]bool{}}
+	c := &planCache{store: store, log: log, report: report, told: map[string]bool{}, fresh: freshEvery}
 	c.book.Store(&planVersions{})
 	return c
 }
@@ -125,9 +129,27 @@ func (c *planCache) read(ctx context.Context) error {
 		}
 		delete(book.marked, core.PlanKey{Name: u.Name, Version: 0}) // another node takes it
 	}
-	c.book.Store(book)
+	if !book.same(c.book.Load()) {
+		c.book.Store(book)
+		c.number.Add(1)
+	}
+	c.readAt = time.Now()
 	c.tell(unreadable)
 	return err
+}
+
+// same reports whether two readings found the same. A stored version never changes.
+func (b *planVersions) same(o *planVersions) bool {
+	there := func(*core.Plan, *core.Plan) bool { return true }
+	newest := func(p, q *core.Plan) bool { return p.Version == q.Version }
+	return maps.EqualFunc(b.each, o.each, there) && maps.EqualFunc(b.newest, o.newest, newest) && maps.Equal(b.marked, o.marked)
+}
+
+// old reports whether the last reading was so long ago that an announcement may have been missed since.
+func (c *planCache) old() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.readAt) >= c.fresh
 }
 
 // tell logs each plan that cannot be read, once. The cache is held.
@@ -142,19 +164,29 @@ func (c *planCache) tell(unreadable core.UnreadablePlans) {
 	c.told = now
 }
 
-// staleEvery is how often plans that could not be read are read again.
-const staleEvery = time.Second
+const (
+	// staleEvery is how often plans that could not be read are read again.
+	staleEvery = time.Second
+	// freshEvery is how often they are read whether or not someone has announced a change: an announcement is lost where NATS
+	// is away, at its sender or here.
+	freshEvery = 30 * time.Second
+)
 
-// keepRead reads the plans now, and again while that fails, until ctx ends.
-func (c *planCache) keepRead(ctx context.Context) {
+// keepRead reads the plans now, again while that fails, and from time to time, until ctx ends. changed hears when they are
+// others than before.
+func (c *planCache) keepRead(ctx context.Context, changed func()) {
 	c.stale.Store(true)
-	for again := true; again; again = pause.For(ctx, staleEvery) == nil {
-		if !c.stale.Load() {
-			continue
+	seen := c.number.Load()
+	for again := true; again; again = pause.For(ctx, min(staleEvery, c.fresh)) == nil {
+		if c.stale.Load() || c.old() {
+			bounded, cancel := context.WithTimeout(ctx, readTimeout)
+			_ = c.read(bounded) // reported
+			cancel()
 		}
-		bounded, cancel := context.WithTimeout(ctx, readTimeout)
-		_ = c.read(bounded) // reported
-		cancel()
+		if is := c.number.Load(); is != seen {
+			seen = is
+			changed()
+		}
 	}
 }
 

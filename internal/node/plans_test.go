@@ -5,14 +5,22 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/versions"
 	"duly.dev/duly/internal/wire"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // What the parts of a plan rest on is looked at where it is applied, and the payload of a signal where it is asked.
@@ -77,6 +85,77 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		task, err := c.client.Get(ctx, "asks", "a-1")
 		return err == nil && task.State == duly.StateProcessed
 	})
+}
+
+// TestPlansAreReadUnannounced: a version that was stored, or deprecated, while no announcement came is known all the same.
+func TestPlansAreReadUnannounced(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	store, err := dialects.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "duly.db"), schema.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if err := store.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c := newPlanCache(store, slog.New(slog.DiscardHandler), func(error) {})
+	c.fresh = 10 * time.Millisecond
+	running, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	var changes atomic.Int64
+	wg.Go(func() { c.keepRead(running, func() { changes.Add(1) }) })
+	for i, x := range []struct {
+		change func() error
+		newest int64
+	}{
+		{func() error { return store.PutPlan(ctx, orderPlan(1)) }, 1},
+		{func() error { return store.PutPlan(ctx, orderPlan(2)) }, 2},
+		{func() error { return store.Deprecate(ctx, "order", 2, core.InstantOf(time.Now())) }, 1},
+	} {
+		if err := x.change(); err != nil {
+			t.Fatal(err)
+		}
+		soon(t, fmt.Sprintf("change %d is known", i+1), func() bool {
+			p := c.Plan("order", 0)
+			return p != nil && p.Version == x.newest && changes.Load() == int64(i+1)
+		})
+	}
+}
+
+// TestSupervisorKnowsPlans: a node that supervises, and nothing else, knows the plans of the tasks that it tells of.
+func TestSupervisorKnowsPlans(t *testing.T) {
+	t.Parallel()
+	cfg := good()
+	cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = startNATS(t).ClientURL(), "sqlite:"+filepath.Join(t.TempDir(), "duly.db"), wire.DefaultNamespace
+	if err := Migrate(t.Context(), cfg.DatabaseURL); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { err = errors.Join(n.RunRole(running, config.RoleSupervisor, false), n.Close()) })
+	t.Cleanup(func() {
+		cancel()
+		if wg.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := n.store.PutPlan(t.Context(), orderPlan(1)); err != nil {
+		t.Fatal(err)
+	}
+	n.plans.stale.Store(true) // as after half a minute
+	soon(t, "the plan is known", func() bool { return n.plans.Plan("order", 0) != nil })
+}
+
+// orderPlan is a version of a plan with one step.
+func orderPlan(version int64) core.Plan {
+	return core.Plan{Name: "order", Version: version, CompleteBy: time.Minute, Steps: []core.Step{{Name: "pay", Agent: "payment", CompleteBy: time.Second}}}.WithDefaults()
 }
 
 // TestPlanOverNATSTellsOfCallers: a version that breaks the next children of others' tasks is stored, and the answer says whose.
@@ -173,6 +252,12 @@ func TestPlanOfNewerBinaryBesideOthers(t *testing.T) {
 	refused, some := errors.AsType[*duly.SubmitError](err)
 	if !some || refused.Code != 503 || !strings.Contains(refused.Description, "plan future version 7") || !strings.Contains(refused.Description, `"loop"`) {
 		t.Errorf("a task of a plan that is not known here: %v", err)
+	}
+	if p, err := c.Node.planOf(ctx, "tick", 9); p != nil || err != nil {
+		t.Errorf("a version that is not there: %v, %v", p, err)
+	}
+	if _, err := c.Node.planOf(ctx, "future", 7); err == nil {
+		t.Error("whether the plan is there that is not known here is known")
 	}
 	if _, err := c.plan.Submit(ctx, c.client, "t-1", 1); err != nil {
 		t.Fatal(err)

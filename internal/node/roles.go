@@ -87,7 +87,7 @@ func (n *Node) runIngest(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { n.plans.keepRead(ctx) })
+	wg.Go(func() { n.plans.keepRead(ctx, func() {}) })
 	wg.Go(func() { n.relayOutboxes(ctx, outboxes) })
 	wg.Go(func() {
 		<-ctx.Done()
@@ -184,6 +184,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
 	wg.Go(func() { n.keepSettled(roomy) })
+	wg.Go(func() { n.plans.keepRead(roomy, s.PlansChanged) })
 	wg.Go(func() { n.tellReadings(roomy, s) })
 	if n.cfg.TaskStreams > 1 {
 		wg.Go(func() { n.conn.ForwardIn(roomy) })
@@ -332,6 +333,7 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	wg.Go(func() { n.plans.keepRead(ctx, func() {}) }) // for what is told of tasks that are at risk, or expected
 	if err := n.deliver(ctx, &wg); err != nil {
 		return err
 	}
