@@ -49,7 +49,7 @@ type run struct {
 
 // takeUp makes the operation this runner's: from its first write on, all others' are refused.
 func (r *Runner) takeUp(ctx context.Context, op operate.Operation) (*run, error) {
-	u := &run{r: r, op: op, lastAsk: r.cfg.Now(), limit: r.pace}
+	u := &run{r: r, op: op, lastAsk: time.Now(), limit: r.pace}
 	if op.Rate > 0 {
 		u.limit = rate.NewLimiter(rate.Limit(op.Rate), burst(op.Rate))
 	}
@@ -160,12 +160,12 @@ func (u *run) waveOver() bool {
 	if u.wave.rest() < len(u.wave.members) {
 		return false
 	}
-	return u.wave.open() == 0 || u.r.cfg.Now().Sub(u.lastAsk) >= u.r.cfg.WaveFor
+	return u.wave.open() == 0 || time.Since(u.lastAsk) >= u.r.cfg.WaveFor
 }
 
 // ask asks the next members of the wave, as many as the rates allow: each counts as asked before its message leaves.
 func (u *run) ask(ctx context.Context) error {
-	now := u.r.cfg.Now()
+	now := time.Now()
 	from := u.wave.rest()
 	most := messageMax
 	if u.edit != nil {
@@ -225,7 +225,7 @@ func (u *run) gap() time.Duration { return max(u.r.cfg.Beat, u.took*lookShare) }
 // each input that a patch makes. Those that could not be stored are sent again later. Error: what a patch cannot be
 // applied to any more could not be stored as skipped.
 func (u *run) send(ctx context.Context) error {
-	if u.r.cfg.Now().Before(u.sendAt) {
+	if time.Now().Before(u.sendAt) {
 		return nil
 	}
 	messages, err := u.messages(ctx)
@@ -251,7 +251,7 @@ func (u *run) send(ctx context.Context) error {
 	}
 	wg.Wait()
 	if u.sendErr = failed; failed != nil {
-		u.sendAt = u.r.cfg.Now().Add(sendAgain)
+		u.sendAt = time.Now().Add(sendAgain)
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func (u *run) message(ctx context.Context, m about) error {
 	if err != nil {
 		return fmt.Errorf("ask partition %d about %d tasks: %w", partition, len(items), err)
 	}
-	now := u.r.cfg.Now()
+	now := time.Now()
 	for _, it := range items {
 		it.position, it.sent, it.unsent, it.input = position, now, false, nil
 	}
@@ -357,7 +357,7 @@ func (u *run) message(ctx context.Context, m about) error {
 // look reads what has become of members that were asked, when it is time, and stores their outcomes. A brake that they
 // lead to is stored with them.
 func (u *run) look(ctx context.Context) error {
-	now := u.r.cfg.Now()
+	now := time.Now()
 	var items []*item
 	if !now.Before(u.lookAt) {
 		items = appendAsked(items, u.wave.members)
@@ -373,12 +373,12 @@ func (u *run) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.took = u.r.cfg.Now().Sub(now)
+	u.took = time.Since(now)
 	u.every = max(u.gap(), min(lookMax, u.every*3/2))
 	if len(decided) > 0 {
 		u.every = u.gap()
 	}
-	u.lookAt = u.r.cfg.Now().Add(u.every)
+	u.lookAt = time.Now().Add(u.every)
 	for some := range slices.Chunk(decided, pageMax) {
 		if err := u.settle(ctx, some); err != nil {
 			return err
@@ -413,7 +413,7 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 	for i := range cursors {
 		read[cursors[i].Partition] = cursors[i].ControlCursor
 	}
-	now := u.r.cfg.Now()
+	now := time.Now()
 	var done []decided
 	var refused []*item
 	byOrdinal := make(map[int64]*item, len(items))

@@ -557,6 +557,27 @@ func TestUnreadMessagesDoNotPileUp(t *testing.T) {
 	})
 }
 
+// Operations go on, and new ones are found, while the clock is set back.
+//
+// covers: OP2
+func TestClockSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 6, "card declined")
+		var back atomic.Int64
+		cfg := config()
+		cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+		defer w.runner(t.Context(), cfg)()
+		pass(time.Second)
+		back.Store(int64(time.Hour))
+		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		w.reaches(op.ID, "its second wave", func(op *operate.Operation) bool { return op.Wave == 2 })
+		back.Store(int64(2 * time.Hour))
+		if got, _ := w.until(op.ID, operate.OperationDone); got.Tally.Done != 6 {
+			t.Errorf("tally %+v", got.Tally)
+		}
+	})
+}
+
 // A control stream that is away is asked again, and told about.
 func TestControlStreamAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -75,7 +75,7 @@ func (r *Runner) round(ctx context.Context) time.Duration {
 		return r.cfg.Interval
 	}
 	var failed error
-	now := r.cfg.Now()
+	now := time.Now()
 	if !now.Before(r.findAt) {
 		r.findAt = now.Add(r.cfg.Interval)
 		failed = r.find(ctx, now)
@@ -94,7 +94,7 @@ func (r *Runner) round(ctx context.Context) time.Duration {
 	if len(r.runs) > 0 {
 		return r.cfg.Beat
 	}
-	return max(0, r.findAt.Sub(r.cfg.Now()))
+	return max(0, time.Until(r.findAt))
 }
 
 // step steps one operation, and forgets it when that failed: what the state store has is read again.
@@ -153,7 +153,7 @@ func (r *Runner) find(ctx context.Context, now time.Time) error {
 	}
 	if !now.Before(r.dropAt) {
 		r.dropAt = now.Add(expireEvery)
-		if _, err := r.store.DropExpired(ctx, now); err != nil {
+		if _, err := r.store.DropExpired(ctx, r.cfg.Now()); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("forget expired previews: %w", err))
 		}
 	}
