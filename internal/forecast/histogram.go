@@ -68,7 +68,7 @@ func (h *Histogram) At() core.Instant { return h.at }
 
 // Add notes a duration that was observed at an instant.
 func (h *Histogram) Add(d time.Duration, at core.Instant) {
-	h.decay(at)
+	h.reach(at)
 	h.grow(bucketOf(d))
 	h.counts[bucketOf(d)-h.first]++
 	h.total++
@@ -76,8 +76,17 @@ func (h *Histogram) Add(d time.Duration, at core.Instant) {
 
 // AddNever notes one that came to no end: a step that failed for good.
 func (h *Histogram) AddNever(at core.Instant) {
-	h.decay(at)
+	h.reach(at)
 	h.never++
+}
+
+// reach is decay for what was observed. What is much older than the newest was observed after the clock was set back, and time
+// goes on from there: until then nothing would count less.
+func (h *Histogram) reach(at core.Instant) {
+	if h.at.Sub(at) > halfLife {
+		h.at = at
+	}
+	h.decay(at)
 }
 
 // decay makes everything count less, as of an instant.

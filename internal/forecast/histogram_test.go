@@ -71,6 +71,20 @@ func TestDecay(t *testing.T) {
 	}
 }
 
+// TestDecayAfterClockSetBack: what was observed before the clock was set back counts less from then on, too.
+func TestDecayAfterClockSetBack(t *testing.T) {
+	var h Histogram
+	for range 1024 {
+		h.Add(time.Second, second.Add(2*time.Hour))
+	}
+	for i := range 600 {
+		h.Add(time.Minute, second.Add(time.Duration(i)*time.Second))
+	}
+	if got := h.Quantile(0.5); got < 50*time.Second {
+		t.Errorf("after ten minutes of a minute each the median is %v", got)
+	}
+}
+
 // TestMerge: two histograms are what one would be that had observed all.
 func TestMerge(t *testing.T) {
 	var a, b, all Histogram

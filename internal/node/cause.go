@@ -47,7 +47,7 @@ func (c *causes) explain(ctx context.Context, v *core.View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.at.IsZero() || now.Sub(c.at) >= causesFresh {
+	if c.at.IsZero() || now.Sub(c.at) >= causesFresh || now.Before(c.at) {
 		if c.read(ctx) != nil {
 			return
 		}

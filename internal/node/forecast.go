@@ -135,16 +135,16 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 	return say.Of("refuse.late", "plan", plan.Name, "needs", say.Rounded(needs), "left", say.Rounded(left), "reserve", reserve, "enough", say.Rounded((needs+plan.UndoReserve)*21/20))
 }
 
-// isOld reports whether what is known of a plan is.
+// isOld reports whether what is known of a plan is, or is of a time that has yet to come: of a clock that was set back since.
 func isOld(needs time.Duration, newest, now core.Instant) bool {
-	return now.Sub(newest) > max(staleAfter, staleTimes*needs)
+	return now.Sub(newest).Abs() > max(staleAfter, staleTimes*needs)
 }
 
 // letIn reports whether a submission is let in to learn from it. ahead: whether one would be.
 func (f *forecasts) letIn(turn letKey, now core.Instant, ahead bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last, was := f.let[turn]; was && now < last.Add(letEvery) {
+	if last, was := f.let[turn]; was && now >= last && now < last.Add(letEvery) {
 		return false
 	}
 	if ahead {
@@ -219,7 +219,7 @@ func (f *forecasts) save(ctx context.Context, owner bool) error {
 		}
 	}
 	now := f.now()
-	if now.Sub(f.forgotAt) < forecastKept/24 {
+	if since := now.Sub(f.forgotAt); since >= 0 && since < forecastKept/24 {
 		return nil
 	}
 	f.forgotAt = now

@@ -60,6 +60,23 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestAdmitAfterClockSetBack: what was learned in a time that has yet to come is old, and one submission a second is let in.
+func TestAdmitAfterClockSetBack(t *testing.T) {
+	f, p := learned(learnedAt)
+	if why := f.admit(learnedAt.Add(time.Minute), p, time.Second); why != "" {
+		t.Errorf("with old history: %s", why)
+	}
+	let := 0
+	for i := range 50 {
+		if f.admit(learnedAt.Add(-time.Hour+time.Duration(i)*100*time.Millisecond), p, time.Second) == "" {
+			let++
+		}
+	}
+	if let != 5 {
+		t.Errorf("of 50 in 5 s, after the clock was set back, %d were let in, want one a second", let)
+	}
+}
+
 // TestOneIsLetInAllTheWay: a submission that is let in to learn from it passes the looks at its names, which over HTTP are two,
 // that at its input, and that of its owner when it comes up.
 func TestOneIsLetInAllTheWay(t *testing.T) {

@@ -118,6 +118,7 @@ func (w *unreadWatch) follow(states []core.PartitionState, owned []int, now core
 			is.epoch, is.since = st.Epoch, now
 			if had := was[is.lane]; had != nil && had.cursor == is.cursor && had.epoch == is.epoch {
 				is = *had
+				is.since = min(is.since, now) // the clock may have been set back
 			}
 			w.stand[is.lane] = &is
 		}

@@ -91,6 +91,7 @@ func TestUnreadWatch(t *testing.T) {
 		in     core.Instant
 		now    core.Instant
 		err    error
+		back   bool // the clock is set back by an hour, and a look follows
 	}
 	begin := core.InstantOf(time.Now())
 	for name, tt := range map[string]struct {
@@ -110,6 +111,7 @@ func TestUnreadWatch(t *testing.T) {
 		"requests held back":    {func(w *world) { w.first[lane{1, true}], w.own.waits[1] = begin, true }, ""},
 		"held back, and a task": {func(w *world) { w.first[lane{1, false}], w.own.waits[1] = begin, true }, "partition 1"},
 		"cannot be asked":       {func(w *world) { w.first[lane{1, false}], w.err = begin, errors.New("silent") }, ""},
+		"the clock is set back": {func(w *world) { w.first[lane{1, false}], w.back = begin.Add(-time.Hour), true }, "partition 1"},
 		"the endpoint":          {func(w *world) { w.in = begin }, "in"},
 		"the endpoint, young":   {func(w *world) { w.in = begin.Add(10 * time.Second) }, ""},
 	} {
@@ -127,7 +129,11 @@ func TestUnreadWatch(t *testing.T) {
 			t.Errorf("%s: at first %+v", name, found)
 		}
 		tt.change(w)
-		w.now = begin.Add(unreadAfter + time.Second)
+		if w.back {
+			w.now = begin.Add(-time.Hour)
+			u.look(t.Context())
+		}
+		w.now = w.now.Add(unreadAfter + time.Second)
 		var keys []string
 		for _, f := range u.look(t.Context()) {
 			keys = append(keys, f.Key)

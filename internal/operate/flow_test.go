@@ -475,6 +475,18 @@ func TestLiveAgents(t *testing.T) {
 	}
 }
 
+// TestLiveAgentsAfterClockSetBack: what was seen serves no longer than it is fresh, also where the clock was set back since.
+func TestLiveAgentsAfterClockSetBack(t *testing.T) {
+	w := newWorld()
+	agents := w.agents()
+	for i, at := range []time.Time{w.now, w.now.Add(-time.Hour)} {
+		w.now = at
+		if _, err := agents.Agents(t.Context()); err != nil || w.asked != i+1 {
+			t.Errorf("at %v: asked %d times, want %d: %v", at, w.asked, i+1, err)
+		}
+	}
+}
+
 // TestAgentsThatDoNotServeAStep: tasks at a step that an agent does not serve are told as its own, and on the first screen; the
 // agent is not gone for that, whether or not it announces itself.
 //

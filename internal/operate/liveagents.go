@@ -61,7 +61,7 @@ type LiveAgents struct {
 func (s *LiveAgents) Agents(ctx context.Context) ([]Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.at.IsZero() && s.Now().Sub(s.at) < AgentsFresh {
+	if age := s.Now().Sub(s.at); !s.at.IsZero() && age >= 0 && age < AgentsFresh { // less than 0: the clock was set back
 		return slices.Clone(s.seen), nil
 	}
 	seen, err := s.look(ctx)
