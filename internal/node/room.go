@@ -69,9 +69,7 @@ func (n *Node) keepRoom(ctx context.Context) {
 		if !n.conn.Connected() {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(ctx, readTimeout)
-		err := k.makeRoom(bounded, keep)
-		cancel()
+		err := k.makeRoom(ctx, keep)
 		if ctx.Err() != nil {
 			return
 		}
@@ -82,30 +80,48 @@ func (n *Node) keepRoom(ctx context.Context) {
 	}
 }
 
+// makeRoom looks at every stream.
 func (k *roomKeeper) makeRoom(ctx context.Context, keep natsbus.Keep) error {
 	n := k.n
-	for number := range max(1, n.cfg.TaskStreams) {
-		for _, s := range []struct {
-			make   func(context.Context, int, natsbus.Keep, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
-			passed func(states []core.PartitionState, number, streams int) (natsbus.Passed, error)
-		}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
-			room, err := s.make(ctx, number, keep, func(ctx context.Context) (natsbus.Passed, error) {
-				states, err := n.store.Cursors(ctx)
-				if err == nil && len(states) != n.cfg.Partitions {
-					err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
-				}
-				if err != nil {
-					return natsbus.Passed{}, err
-				}
-				return s.passed(states, number, n.cfg.TaskStreams)
-			})
-			if err != nil {
-				return err
-			}
-			n.reporters[condStreamHeld].Found(ground.Found{Key: room.Stream, Err: heldBy(&room)})
-			k.tell(room)
+	return inEach(ctx, n.cfg.TaskStreams, func(ctx context.Context, number int) error {
+		return k.makeRoomIn(ctx, number, keep, n.conn.MakeRoomTasks, tasksPassed)
+	}, func(ctx context.Context, number int) error {
+		return k.makeRoomIn(ctx, number, keep, n.conn.MakeRoomControl, controlPassed)
+	})
+}
+
+// inEach makes room in the streams with each number. What keeps one from having room, or takes long, keeps no other from it.
+func inEach(ctx context.Context, streams int, makes ...func(ctx context.Context, number int) error) (failed error) {
+	for number := range max(1, streams) {
+		for _, one := range makes {
+			bounded, cancel := context.WithTimeout(ctx, readTimeout)
+			failed = errors.Join(failed, one(bounded, number))
+			cancel()
 		}
 	}
+	return failed
+}
+
+// makeRoomIn makes room in one of the streams with a number.
+func (k *roomKeeper) makeRoomIn(ctx context.Context, number int, keep natsbus.Keep, makes func(context.Context, int, natsbus.Keep, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error),
+	passed func(states []core.PartitionState, number, streams int) (natsbus.Passed, error),
+) error {
+	n := k.n
+	room, err := makes(ctx, number, keep, func(ctx context.Context) (natsbus.Passed, error) {
+		states, err := n.store.Cursors(ctx)
+		if err == nil && len(states) != n.cfg.Partitions {
+			err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
+		}
+		if err != nil {
+			return natsbus.Passed{}, err
+		}
+		return passed(states, number, n.cfg.TaskStreams)
+	})
+	if err != nil {
+		return err
+	}
+	n.reporters[condStreamHeld].Found(ground.Found{Key: room.Stream, Err: heldBy(&room)})
+	k.tell(room)
 	return nil
 }
 
