@@ -36,7 +36,7 @@ func (n *Node) Metrics(to *telemetry.Scrape) {
 		now := own.Snapshot()
 		schedulerMetrics(to, &now, n.conn.Forged())
 		breakerMetrics(to, own.Breakers(), n.clock.instant())
-		if lag := n.survey.lag.Load(); lag != nil {
+		if lag := n.survey.lag.Load(); lag != nil && n.survey.young() {
 			lagMetrics(to, now.Owned, *lag)
 		}
 	}
@@ -52,7 +52,9 @@ func (n *Node) Metrics(to *telemetry.Scrape) {
 		if r := n.schedules.Load(); r != nil {
 			scheduleMetrics(to, r.Stats())
 		}
-		n.survey.Metrics(to)
+		if n.survey.young() {
+			n.survey.Metrics(to)
+		}
 	}
 	if pools, ok := n.store.(interface{ Pools() []schema.PoolStat }); ok {
 		poolMetrics(to, pools.Pools())

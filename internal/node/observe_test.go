@@ -462,6 +462,16 @@ func TestOperationsAreCounted(t *testing.T) {
 	}
 }
 
+// TestSurveyIsYoung: what was looked at while someone scraped is not shown to who scrapes long after.
+func TestSurveyIsYoung(t *testing.T) {
+	for ago, want := range map[time.Duration]bool{0: true, time.Minute: true, surveyKept + time.Second: false, time.Since(time.Unix(0, 0)): false} {
+		var s survey
+		if s.looked.Store(time.Now().Add(-ago).Unix()); s.young() != want {
+			t.Errorf("%v after a look it is young: %v", ago, !want)
+		}
+	}
+}
+
 // watchingStore is a store with operations and tasks at risk.
 type watchingStore struct {
 	schema.Store

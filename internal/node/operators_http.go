@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/internal/console"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -119,9 +120,9 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	lists := o.auth.Middleware(o.connections.Keep(tasks))
+	lists := o.auth.Middleware(o.connections.Keep(telemetry.Below(tasks)))
 	mux.Handle("/", lists)
-	base, pages := n.basePath(), o.auth.Middleware(o.connections.Keep(o.signedIn(pages)))
+	base, pages := n.basePath(), o.auth.Middleware(o.connections.Keep(o.signedIn(telemetry.Below(pages))))
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)

@@ -19,6 +19,7 @@ import (
 const (
 	surveyEvery = 5 * time.Second // how often what costs a request is looked at, while someone scrapes
 	surveyFor   = time.Minute     // after the last scrape
+	surveyKept  = 5 * time.Minute // how long what a look found is shown: no one scraped, and none followed
 	surveyMost  = 64              // operations that are counted
 )
 
@@ -29,7 +30,8 @@ type survey struct {
 	operations atomic.Pointer[[]operate.Operation]
 	forecast   atomic.Pointer[operate.Forecast]
 	counts     atomic.Pointer[[]core.Count]
-	looks      int // so far
+	looks      int          // so far
+	looked     atomic.Int64 // when the last one ended, as scraped
 }
 
 // forecastLooks is how many looks there are to one at the forecast, which reads a sample of the tasks.
@@ -63,8 +65,12 @@ func (s *survey) run(ctx context.Context, n *Node) {
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
 		s.look(bounded, n)
 		cancel()
+		s.looked.Store(time.Now().Unix())
 	}
 }
+
+// young reports whether what the last look found is shown yet.
+func (s *survey) young() bool { return time.Since(time.Unix(s.looked.Load(), 0)) < surveyKept }
 
 func (s *survey) look(ctx context.Context, n *Node) {
 	if n.owning() != nil {

@@ -222,6 +222,20 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestRequestsBelow: a request that a mux below another serves is counted by the pattern of the former, though what stands between
+// them passes on a copy of it.
+func TestRequestsBelow(t *testing.T) {
+	below := http.NewServeMux()
+	below.HandleFunc("/v1/tasks/{type}", func(http.ResponseWriter, *http.Request) {})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { Below(below).ServeHTTP(w, r.Clone(r.Context())) })
+	var served HTTP
+	served.Around(mux).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/tasks/order", nil))
+	if got := slices.Collect(maps.Keys(served.all)); !slices.Equal(got, [][2]string{{"/v1/tasks/{type}", "200"}}) {
+		t.Errorf("counted by %v", got)
+	}
+}
+
 // TestNamesAreGood holds the names to Prometheus's own linter.
 func TestNamesAreGood(t *testing.T) {
 	problems, err := testutil.CollectAndLint(newCollector(source(all), build))

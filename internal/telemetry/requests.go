@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,17 +19,34 @@ type HTTP struct {
 	all map[[2]string]*times // by route and code
 }
 
-// Around counts the requests that a mux serves, by the pattern that it finds.
+// Around counts the requests that a mux serves, by the pattern that it finds, or that a mux below it does: see Below.
 func (h *HTTP) Around(mux http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, told := time.Now(), &telling{ResponseWriter: w, code: http.StatusOK}
+		began, told, below := time.Now(), &telling{ResponseWriter: w, code: http.StatusOK}, ""
+		r = r.WithContext(context.WithValue(r.Context(), belowKey{}, &below))
 		defer func() {
 			if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 				return // it lasts as long as somebody listens
 			}
-			h.count(r.Pattern, told.code, time.Since(began))
+			h.count(cmp.Or(below, r.Pattern), told.code, time.Since(began))
 		}()
 		mux.ServeHTTP(told, r)
+	})
+}
+
+// belowKey is where the context of a request has the pattern of a mux below.
+type belowKey struct{}
+
+// Below has the requests that a mux serves below another counted by its own patterns: what stands between them passes on copies
+// of the request, on which the other does not see them.
+func Below(mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if below, ok := r.Context().Value(belowKey{}).(*string); ok {
+				*below = r.Pattern
+			}
+		}()
+		mux.ServeHTTP(w, r)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -209,6 +211,7 @@ type life struct {
 	span      trace.SpanID      // its own
 	continued bool              // its first end is of before
 	began     core.Instant
+	seen      core.Instant // of its newest row
 	tries     []try
 }
 
@@ -251,12 +254,12 @@ func (t *Tracer) take(x *traced) {
 	l := t.lives[x.key]
 	if l == nil {
 		if len(t.lives) >= tracedTasks {
-			t.dropped.Add(1)
-			return
+			t.evict()
 		}
 		l = begin(x)
 		t.lives[x.key] = l
 	}
+	l.seen = x.rows[len(x.rows)-1].At
 	for i := range x.rows {
 		r := &x.rows[i]
 		if at := l.find(r); at >= 0 {
@@ -272,6 +275,16 @@ func (t *Tracer) take(x *traced) {
 	}
 	delete(t.lives, x.key)
 	t.endTask(x, l)
+}
+
+// evict lets go of the part in sixteen that was not heard of for longest: of most of them the end is another owner's to tell, or had
+// no room in the queue. Their attempts are lost; one that goes on here is followed again.
+func (t *Tracer) evict() {
+	keys := slices.SortedFunc(maps.Keys(t.lives), func(a, b taskKey) int { return cmp.Compare(t.lives[a].seen, t.lives[b].seen) })
+	for _, k := range keys[:len(keys)/16] {
+		t.dropped.Add(int64(len(t.lives[k].tries)))
+		delete(t.lives, k)
+	}
 }
 
 // begin begins to follow a task: at its birth, or in the middle of its life at another owner, or when an operator has
