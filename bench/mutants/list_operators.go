@@ -365,4 +365,34 @@ var operatorMutants = []mutant{
 		fault: "once there are many actors all others share one allowance for ever",
 		run:   "^TestBucketsMakeRoom$",
 	},
+	{
+		name: "repeated-key-told-as-refused", invariant: 12, file: "internal/api/actions.go",
+		old: "bad != nil && !bad.Retryable() && act.Again != nil", new: "bad != nil && bad.Retryable() && act.Again != nil",
+		fault: "a request that was carried out is told, and written down, as refused when its key is sent again",
+		run:   "^TestActionsAfterACrash$",
+	},
+	{
+		name: "plain-beside-encrypted-over-nats", invariant: 12, file: "internal/api/requests.go",
+		old: "if bad := sealed(requestOf(c), view); bad != nil {", new: "if bad := sealed(requestOf(c), view); bad != nil && c.Actor == \"\" {",
+		fault: "a payload that anyone can read is put beside encrypted ones",
+		run:   "^TestActionsOnEncryptedPayloads$",
+	},
+	{
+		name: "cancel-by-another-name", invariant: 12, file: "internal/api/submit.go",
+		old: "return ActorAt(actor.Name, actor.Via)", new: "return ActorAt(actor.Name, \"http\")",
+		fault: "a cancellation that was carried out is settled as not done, because the journal names another actor than the trail",
+		run:   "^TestCancelIsByWhomTheTrailNames$",
+	},
+	{
+		name: "agents-of-the-time-before", invariant: 12, file: "internal/operate/liveagents.go",
+		old: "age >= 0 && age < AgentsFresh", new: "age < AgentsFresh",
+		fault: "after the clock was set back agents are shown as they were for as long",
+		run:   "^TestLiveAgentsAfterClockSetBack$",
+	},
+	{
+		name: "bulk-line-always-pending", invariant: 12, file: "internal/api/bulkanswer.go",
+		old: "State: cmp.Or(l.got.State, core.StatePending)", new: "State: core.StatePending",
+		fault: "a line of a task that is processed says that it is pending",
+		run:   "^TestLineOfATaskSaysItsState$",
+	},
 }
