@@ -88,12 +88,6 @@ var repairMutants = []mutant{
 		run:   "^TestBrakeInTheMiddleOfAWave$",
 	},
 	{
-		name: "operations-found-by-the-wall-clock", invariant: 12, file: "internal/repair/runner.go",
-		old: "\tnow := time.Now()\n\tif !now.Before(r.findAt) {", new: "\tnow := r.cfg.Now()\n\tif !now.Before(r.findAt) {",
-		fault: "after the clock was set back no operation is begun or stopped for as long",
-		run:   "^TestClockSetBack$",
-	},
-	{
 		name: "outcomes-looked-at-by-the-wall-clock", invariant: 12, file: "internal/repair/run.go",
 		old: "u.lookAt = time.Now().Add(u.every)", new: "u.lookAt = u.r.cfg.Now().Add(2*time.Hour + u.every)",
 		fault: "what became of an operation's tasks is not looked at for hours",

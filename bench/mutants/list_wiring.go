@@ -77,7 +77,7 @@ var wiringMutants = []mutant{
 	},
 	{
 		name: "requests-of-one-route", invariant: 12, file: "internal/telemetry/requests.go",
-		old: "h.count(cmp.Or(below, r.Pattern), ", new: "h.count(r.Pattern, ",
+		old: "h.count(cmp.Or(below, r.Pattern), ", new: "h.count(cmp.Or(r.Pattern, below), ",
 		fault: "all requests of the API are counted as of one route",
 		run:   "^TestRequestsBelow$",
 	},
