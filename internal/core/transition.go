@@ -147,7 +147,7 @@ func (t *Task) applyRoundAfterWentBack() {
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.Kind == KindProbed {
-		s.applyFound(r)
+		s.applyFound(r, t.State.Ended())
 	}
 	if r.Kind == KindLate || r.Evidence() {
 		t.applyLate(r)
