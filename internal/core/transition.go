@@ -401,7 +401,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 // wrong while undoing matters only when the undo gives up.
 func (t *Task) applyReason(r *Record, was State) {
 	switch r.Kind {
-	case KindMigrated:
+	case KindMigrated, KindExtended, KindSignalled: // which explain no failure that was before
 		return
 	case KindSkipped:
 		if r.StepStatus == StepSkipped { // that is the plan's wish, and no failure
