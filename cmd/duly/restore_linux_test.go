@@ -143,8 +143,9 @@ func (r *ruins) load(file string) {
 		r.t.Fatal(err)
 	}
 	do(`ALTER DATABASE "%s" ALLOW_CONNECTIONS false`, name)
-	do(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'`, name)
 	until(r.t, "the old database is left", func() bool {
+		// Again and again: a connection that was let in just before is not among them at first.
+		do(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s'`, name)
 		_, err := conn.Exec(r.t.Context(), fmt.Sprintf(`ALTER DATABASE "%s" RENAME TO "%s_lost"`, name, name))
 		return err == nil
 	})

@@ -92,7 +92,7 @@ func TestFollowEventsOfAnotherStream(t *testing.T) {
 	tell(t, c, ending("a", core.StateUndone))
 	tell(t, c, ending("b", core.StateError))
 	seen := 0
-	err := c.FollowEvents(within(t), "", "", EventPlace{1, -1}, func(_ EventPlace, e core.Ending) error {
+	err := c.FollowEvents(within(t), "", "", EventPlace{1, -1}, func(EventPlace, core.Ending) error {
 		if seen++; seen < 2 {
 			return nil
 		}

@@ -58,6 +58,10 @@ func (a again) Purge(ctx context.Context, partition int, epoch int64, detail, ro
 	return retried(ctx, func() (int, error) { return a.Store.Purge(ctx, partition, epoch, detail, row, limit) })
 }
 
+func (a again) Links(b *core.Batch) (schema.Links, error) { return a.Store.(storetest.Linker).Links(b) }
+
+func (a again) Linked(l schema.Links, fenced []int) { a.Store.(storetest.Linker).Linked(l, fenced) }
+
 // A chain goes on and does not fork wherever its owner dies: at each request of a takeover and
 // of a commit the connection is cut and the process with it, and another takes the partition
 // over, with a commit that came through or not.

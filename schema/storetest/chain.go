@@ -377,13 +377,16 @@ func (r *chainRig) oldLinks() core.TaskWrite {
 	return stays
 }
 
+// Linker is a store that shows the two halves of a commit: its links are made, and stand.
+type Linker interface {
+	Links(b *core.Batch) (schema.Links, error)
+	Linked(l schema.Links, fenced []int)
+}
+
 // A commit whose link was made before a trim was planned, and that ends after that, has not named what lives.
 func testChainTrimBesideCommit(r *chainRig) {
 	r.oldLinks()
-	s := r.s.(interface {
-		Links(b *core.Batch) (schema.Links, error)
-		Linked(l schema.Links, fenced []int)
-	})
+	s := r.s.(Linker)
 	purge := func() { get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(30*time.Minute), 0, 100))(r.rig) }
 	links := get(s.Links(r.batch(birth(1, 500, "under way"))))(r.rig)
 	purge() // looks what lives
