@@ -130,6 +130,22 @@ func TestCountsFailedInstants(t *testing.T) {
 	r.kinds(scheduler.Kinds{Expressions: 1})
 }
 
+// A task whose start comes while the window of its agent is full begins when there is room, without another question.
+func TestStartWaitsForRoom(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	later := order("t2")
+	later.StartAt = r.now.Add(time.Second)
+	r.tasks(0, order("t1"), later)
+	r.cycle()
+	r.now = later.StartAt
+	r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{2}, Actor: "supervisor"})
+	r.cycle()
+	r.state("t2", core.StatePending)
+	r.serve(ok)
+	r.state("t1", core.StateProcessed)
+	r.state("t2", core.StateProcessed)
+}
+
 // A task that is to begin later is counted when it begins.
 func TestCountsStarts(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

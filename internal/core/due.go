@@ -51,8 +51,8 @@ func (t *Task) NextDue(p *Plan) Instant {
 		}
 	}
 	// A step whose pause is over and that has not begun waits for its turn or for room. It is what is due only
-	// where nothing else will make the owner look at the task.
-	if !out && t.WaitsFor == "" { // else it waits for room
+	// where nothing else will make the owner look at the task: an answer to a signal may be long in coming.
+	if t.WaitsFor == "" && (!out || t.State == StatePending) { // else it waits for room
 		due = earlier(due, again)
 	}
 	// Nothing is ahead of a task that has not ended: it is to be looked at, now.

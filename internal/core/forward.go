@@ -81,7 +81,7 @@ func (t *Task) skips(p *Plan, i int) bool {
 func (d *decision) forward() {
 	t := d.t
 	if t.StartAt > d.at && !d.ev.NoTime {
-		t.State = StatePending
+		t.State, t.WaitsFor = StatePending, "" // if it was for its plan, that is known now
 		return
 	}
 	late := d.at >= t.workUntil(d.p) || d.ev.NoTime
@@ -265,12 +265,12 @@ func (d *decision) settle() {
 	default:
 		t.State = StatePending
 	}
-	switch {
-	case t.State != StatePending:
-	case stopping:
-		t.WaitsFor = "" // nothing more begins
-	// A task that is parked is found and claimed by the agent at which it waits for room.
-	case d.full > 0:
+	if t.State != StatePending {
+		return
+	}
+	// A task that is parked is found and claimed by the agent at which it waits for room. What it was parked for before, of
+	// another version perhaps, counts no more.
+	if t.WaitsFor = ""; d.full > 0 && !stopping {
 		t.WaitsFor = d.p.Steps[d.full-1].Agent
 	}
 }

@@ -846,6 +846,9 @@ func (l *graphLife) check(before *Task) {
 	if l.row.Bound > due {
 		l.wrong("G4: the bound of the row is %s, above the true due %s", sinceBirth(l.row.Bound), sinceBirth(due))
 	}
+	if what := stands(l.p, t, l.row.Bound); what != "" {
+		l.wrong("G4: %s", what)
+	}
 	if t.State.Ended() != (due == 0) {
 		l.wrong("G4: an unended task has no due time, or an ended one has")
 	}

@@ -207,11 +207,12 @@ func (d *decision) noteFound(step int) {
 	}
 }
 
-// applyFound keeps that a person has looked: the key of the do, or of the undo, is free.
-func (s *StepState) applyFound(r *Record) {
+// applyFound keeps that a person has looked: the key of the do, or of the undo, is free. ended: the task had before, so that no
+// agent has said it.
+func (s *StepState) applyFound(r *Record, ended bool) {
 	if r.Code == CodeAbsent {
 		s.Used = 0
-	} else if r.Evidence() && r.State.Ended() {
+	} else if r.Code == 0 && ended {
 		s.UndoUsed = 0
 	}
 }

@@ -292,3 +292,24 @@ func TestKeysOfALostLifeAreAsOldAsTheTask(t *testing.T) {
 		}
 	}
 }
+
+// The key of an undo is free once a person has looked, also of a step that is done: a task that was born again after the database
+// went back may have used it.
+//
+// covers: W5
+func TestFoundDoneOfAProcessedTask(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Input: []byte(`{}`)}
+	r.now = r.now.Add(time.Second)
+	Birth(r.plan, r.task, &Event{Kind: EventWentBack, At: r.now, Actor: node, Until: r.now}, &r.out)
+	r.commit(&Task{})
+	r.answer(0)
+	r.now = r.now.Add(30 * time.Hour)
+	if err := r.apply(Event{Kind: EventUndo, Actor: person}); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("its key is old: %v", err)
+	}
+	r.must(Event{Kind: EventUndo, Actor: person, Found: ProbeDone})
+	if r.task.State != StateUndoing || r.task.Steps[0].Status != StepUndoing || r.task.Out() != 0 {
+		t.Errorf("a person has found it done: %s: %s", r.task, r.task.Why)
+	}
+}

@@ -34,8 +34,9 @@ func Movable(from, to *Plan, t *Task) error {
 		if err := sameStep(from, to, t, i); err != nil {
 			return err
 		}
-		// Only of a step that was ready can there be rows, and those must have a place.
-		if i >= len(to.Steps) && t.ready(from, i) {
+		// Only of a step that was ready can there be rows, and those must have a place. Where an answer is void, one that
+		// was ready waits for it again.
+		if i >= len(to.Steps) && (t.Reopened || t.ready(from, i)) {
 			return no("step %s may have begun, and version %d has only %d steps", from.Steps[i].Name, to.Version, len(to.Steps))
 		}
 	}

@@ -115,6 +115,37 @@ func TestMigrateParked(t *testing.T) {
 	}
 }
 
+// One that waits for a signal by the new version, before what it was parked for, is parked no more.
+func TestMigrateParkedToASignal(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(1)
+	r.move(migrated(r, func(p *Plan) {
+		a := p.Steps[0]
+		a.After = []int{0}
+		p.Steps = []Step{{Name: "approve", Kind: SignalStep}, a}
+	}))
+	if r.task.State != StatePending || r.task.Steps[0].Out == 0 || r.task.WaitsFor != "" {
+		t.Errorf("it waits for an answer, and for %q: %s", r.task.WaitsFor, r.task)
+	}
+}
+
+// After an edit has voided an answer, what has rows and waits for that answer again keeps its place: without it nobody could load
+// the task.
+func TestMigrateKeepsThePlacesOfRowsAfterAnEdit(t *testing.T) {
+	r := newRig(t, askPlan())
+	r.birth(0)
+	r.answer(0)
+	r.must(approval(""))
+	r.refuses(2)
+	r.edited()
+	to := migrated(r, func(p *Plan) { p.Steps = p.Steps[:2] })
+	if err := Movable(r.plan, to, r.task); err == nil {
+		r.move(to)
+	}
+	r.move(migrated(r, func(p *Plan) { p.Steps[3].Agent = "elsewhere" }))
+	r.crash()
+}
+
 func TestMigrateRefuses(t *testing.T) {
 	step := func(f func(*Plan)) func(*rig) *Plan { return func(r *rig) *Plan { return migrated(r, f) } }
 	for want, c := range map[string]struct {
@@ -212,6 +243,9 @@ func TestMigrateAtRandom(t *testing.T) {
 		p := drawnPlan(draw, 2+draw.IntN(4)).WithDefaults()
 		m.plan = &p
 		m.task = &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: m.now, Input: []byte(`{}`)}
+		if draw.IntN(4) == 0 {
+			m.task.StartAt = m.now.Add(3 * time.Second)
+		}
 		Birth(m.plan, m.task, &Event{At: m.now, Actor: node, Full: StepSet{low: draw.Uint64N(4)}}, &m.out)
 		m.keep()
 		for range 40 {
@@ -267,6 +301,12 @@ func (m *mover) keep() {
 	}
 	if due := m.task.NextDue(m.plan); m.row.Bound > due {
 		m.t.Fatalf("seed %d: the bound of the row is %d, above the true due %d", m.seed, m.row.Bound, due)
+	}
+	if what := stands(m.plan, m.task, m.row.Bound); what != "" {
+		m.t.Fatalf("seed %d: %s", m.seed, what)
+	}
+	if m.task.WaitsFor != "" && m.task.Parked(m.plan) < 0 {
+		m.t.Fatalf("seed %d: it waits for %s, and no step of it can begin there", m.seed, m.task.WaitsFor)
 	}
 	replayed, err := Replay(m.plan, &Saved{Row: m.row, Journal: m.journal})
 	if err != nil {

@@ -141,14 +141,17 @@ func (d *decision) newInput() ([]byte, error) {
 }
 
 // newDeadline is the deadline that a resubmit or an accept gives the task. Its own has usually passed, or leaves
-// too little: the plan's time counts anew where none is named.
+// too little: the plan's time counts anew where none is named, of a task that starts later from its start.
 func (d *decision) newDeadline() (Instant, error) {
-	until := d.ev.Until
+	until, from := d.ev.Until, max(d.at, d.t.StartAt)
 	if until == 0 {
-		until = d.at.Add(d.p.CompleteBy)
+		until = from.Add(d.p.CompleteBy)
 	}
-	if until <= d.at {
+	switch {
+	case until <= d.at:
 		return 0, d.notAllowed("the new deadline " + stamp(until) + " has passed")
+	case until <= from:
+		return 0, d.notAllowed("the new deadline " + stamp(until) + " is not after its start, " + stamp(from))
 	}
 	return until, nil
 }

@@ -205,6 +205,9 @@ func (r *rig) check(before *Task) {
 	if due := r.task.NextDue(r.plan); r.row.Bound > due {
 		r.t.Fatalf("the bound of the row is %d, above the true due %d: %s", r.row.Bound, due, r.task)
 	}
+	if what := stands(r.plan, r.task, r.row.Bound); what != "" {
+		r.t.Fatalf("%s: %s", what, r.task)
+	}
 	if r.task.State.Ended() != (r.task.NextDue(r.plan) == 0) {
 		r.t.Fatalf("an unended task has no due time, or an ended one has: %s", r.task)
 	}
@@ -219,6 +222,20 @@ func (r *rig) check(before *Task) {
 	if r.task.State.Ended() || r.task.Seq%8 == 0 {
 		r.checkHistory()
 	}
+}
+
+// stands says how a task that nobody holds would stand still though a step of it may begin: no agent's queue has it, and by the
+// bound of its row nobody asks about it when that time comes.
+func stands(p *Plan, t *Task, bound Instant) string {
+	if t.State != StatePending || t.WaitsFor != "" {
+		return ""
+	}
+	for i, n := range t.ahead(p) {
+		if may := max(n.when, t.StartAt, t.UpdatedAt); n.verb == verbBegin && bound > may {
+			return fmt.Sprintf("step %d may begin at %d, it is in no queue, and nobody asks before %d", i, may, bound)
+		}
+	}
+	return ""
 }
 
 // checkGaveUp wants no undo to give up before its time, which begins with its first command, and with an operator's request

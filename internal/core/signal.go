@@ -109,7 +109,7 @@ func (d *decision) signal() error {
 	if s.Out == 0 {
 		// Kept until the step begins, which takes it at once: see beginSignal. Nothing else of the task changes.
 		r := d.record(KindSignalled, i)
-		r.Result, r.Code, r.Error = d.ev.Result, d.ev.Code, cut(d.ev.Error)
+		r.Result, r.Code, r.Error, r.Due = d.ev.Result, d.ev.Code, cut(d.ev.Error), s.Due // of a pause that is on
 		d.t.applyRecord(&r)
 		d.out.Records = append(d.out.Records, r)
 		d.touchRow()

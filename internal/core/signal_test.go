@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -165,5 +166,109 @@ func TestSignalTouchesRow(t *testing.T) {
 	r.must(Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte("1")})
 	if r.task.State != StateProcessing || !r.task.OpenSignals().Steps.Empty() || !r.out.Row {
 		t.Fatalf("answered beside a call: %s, row %v", r.task, r.out.Row)
+	}
+}
+
+// startsLater is a task that is born an hour before its start.
+func startsLater(t *testing.T, p Plan) *rig {
+	r := newRig(t, p)
+	r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, StartAt: r.now.Add(time.Hour), Input: []byte(`{}`)}
+	Birth(r.plan, r.task, &Event{At: r.now, Actor: node}, &r.out)
+	r.commit(&Task{})
+	return r
+}
+
+// A task whose start comes while its agent has no room is parked there, and begins when there is some.
+//
+// covers: inv11
+func TestStartFindsNoRoom(t *testing.T) {
+	r := startsLater(t, stepsPlan(2))
+	r.now = r.task.StartAt
+	r.must(Event{Kind: EventOverdue, Full: StepSetOf(0)})
+	if r.task.State != StatePending || r.task.WaitsFor != "agent.a" {
+		t.Fatalf("its start found no room, it waits for %q: %s", r.task.WaitsFor, r.task)
+	}
+	if err := r.apply(Event{Kind: EventClaim, Full: StepSetOf(0)}); !errors.Is(err, ErrStale) {
+		t.Errorf("claimed without room: %v", err)
+	}
+	r.must(Event{Kind: EventClaim})
+	if r.task.Out() != 0 {
+		t.Errorf("there is room: %s", r.task)
+	}
+}
+
+// A step whose pause ends while its agent has no room is parked there, also while a signal is waited for, and it is asked about
+// though another row came between the end of its pause and the question.
+//
+// covers: inv11
+func TestPauseEndsWithoutRoom(t *testing.T) {
+	p := stepsPlan(1)
+	p.CompleteBy, p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax, p.Steps[0].Pause = time.Hour, PolicyWait, 1, time.Minute
+	p.Steps = append(p.Steps, Step{Name: "approve", Kind: SignalStep})
+	for _, between := range []bool{false, true} {
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(500)
+		r.now = r.task.Steps[0].Due
+		if between {
+			r.must(Event{Kind: EventExtend, Actor: person, Until: r.task.Deadline.Add(time.Hour)})
+		}
+		r.must(Event{Kind: EventOverdue, Full: StepSetOf(0)})
+		if r.task.WaitsFor != "agent.a" {
+			t.Errorf("extended %v: its pause is over, and it waits for %q until %v: %s", between, r.task.WaitsFor, r.row.Bound.Sub(r.now), r.task)
+		}
+	}
+}
+
+// A signal that comes in the pause of its step is taken when that is over.
+//
+// covers: inv11
+func TestSignalInThePause(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy, p.Steps[0] = 12*time.Hour, Step{Name: "approve", Kind: SignalStep, CompleteBy: time.Hour, OnExhausted: PolicyWait, Pause: time.Minute}
+	r := newRig(t, p)
+	r.birth(0)
+	r.late()
+	until := r.task.Steps[0].Due
+	r.now = r.now.Add(time.Second)
+	r.must(Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte(`"yes"`)})
+	r.now = until
+	r.must(Event{Kind: EventOverdue})
+	if r.task.Steps[0].Status != StepDone || r.task.Out() != 1 {
+		t.Errorf("approved, and its pause is over: nobody asks for %v: %s", r.row.Bound.Sub(r.now), r.task)
+	}
+}
+
+// An extension, and a signal that comes early, do not hide why a step failed.
+func TestWhyOutlastsWhatExplainsNothing(t *testing.T) {
+	p := stepsPlan(1)
+	p.CompleteBy = time.Hour
+	p.Steps = append(p.Steps, Step{Name: "approve", Kind: SignalStep, After: []int{0}})
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(500)
+	r.must(Event{Kind: EventExtend, Actor: person, Until: r.task.Deadline.Add(time.Hour), Reason: "more time"})
+	r.must(Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte(`1`), Reason: "fine with me"})
+	if r.task.FailedStep != 1 || r.task.Why != "code 500" {
+		t.Errorf("step %d failed with %q", r.task.FailedStep, r.task.Why)
+	}
+}
+
+// A task whose plan was not known when it came, and which starts later, has the plan's time from its start when it is resubmitted
+// before, and no deadline before its start.
+//
+// covers: inv11
+func TestResubmitBeforeItsStart(t *testing.T) {
+	p, start := stepsPlan(1).WithDefaults(), birthTime.Add(time.Hour)
+	task := &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: birthTime, StartAt: start, Input: []byte(`{}`)}
+	var out Outcome
+	Birth(nil, task, &Event{At: birthTime, Actor: node, Error: "unknown"}, &out)
+	ev := Event{Kind: EventResubmit, At: birthTime.Add(time.Second), Actor: person, Until: start}
+	if err := Apply(&p, task, &ev, &out); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "not after its start") {
+		t.Errorf("a deadline before its start: %v", err)
+	}
+	ev.Until = 0
+	if err := Apply(&p, task, &ev, &out); err != nil || task.State != StatePending || task.Deadline != start.Add(p.CompleteBy) {
+		t.Errorf("its deadline is %v from its start, want %v: %s, %v", task.Deadline.Sub(start), p.CompleteBy, task.State, err)
 	}
 }

@@ -147,7 +147,7 @@ func (t *Task) applyRoundAfterWentBack() {
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.Kind == KindProbed {
-		s.applyFound(r)
+		s.applyFound(r, t.State.Ended())
 	}
 	if r.Kind == KindLate || r.Evidence() {
 		t.applyLate(r)
@@ -401,7 +401,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 // wrong while undoing matters only when the undo gives up.
 func (t *Task) applyReason(r *Record, was State) {
 	switch r.Kind {
-	case KindMigrated:
+	case KindMigrated, KindExtended, KindSignalled: // which explain no failure that was before
 		return
 	case KindSkipped:
 		if r.StepStatus == StepSkipped { // that is the plan's wish, and no failure

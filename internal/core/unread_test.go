@@ -67,3 +67,29 @@ func TestUnreadStartsLaterAndIsItsParents(t *testing.T) {
 		t.Errorf("its parent's: %s, %v", task.State, err)
 	}
 }
+
+// A task that waits for its plan takes it up when that can be read: it is asked about at its start, or parked where it finds no
+// room.
+//
+// covers: A4
+func TestUnreadIsClaimedBeforeItCanBegin(t *testing.T) {
+	p := stepsPlan(1).WithDefaults()
+	u := UnreadablePlan{Name: p.Name, Version: p.Version, CompleteBy: 30 * time.Second}
+	for _, later := range []time.Duration{0, time.Hour} {
+		task := Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: birthTime, StartAt: birthTime.Add(later), Input: []byte(`{}`)}
+		var out Outcome
+		BirthUnread(&u, &task, &Event{At: birthTime, Actor: node}, &out)
+		read, err := Replay(&p, &Saved{Row: task, Journal: slices.Clone(out.Records)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Apply(&p, read, &Event{Kind: EventClaim, At: birthTime.Add(time.Second), Actor: node, Full: StepSetOf(0)}, &out)
+		waits, bound := "agent.a", read.Deadline
+		if later > 0 {
+			waits, bound = "", read.StartAt
+		}
+		if err != nil || read.PlanVersion != p.Version || read.State != StatePending || read.WaitsFor != waits || read.Bound != bound || !out.Row {
+			t.Errorf("starts after %v: it waits for %q, want %q, is of version %d and looked at after %v: %v", later, read.WaitsFor, waits, read.PlanVersion, read.Bound.Sub(birthTime), err)
+		}
+	}
+}

@@ -67,13 +67,14 @@ func (d *decision) retryNow() bool {
 // movable reports whether the task can go on by a row: something may begin, its deadline has come, or nothing is
 // left. What it says must agree with what forward and backward then do: a row that moves nothing would be followed
 // by the next one at once. Retries of waits are not counted, because they leave without a row: see retryNow. A task
-// that the owner holds for no step any more and that only lacks room needs a row as well, by which it is parked.
+// that the owner holds for no step any more and that only lacks room needs a row as well, by which it is parked; so does
+// one that nobody holds, when its start or the end of a pause finds no room: no agent's queue has it yet.
 func (d *decision) movable() bool {
 	t := d.t
 	if t.State != StateUndoing && t.StartAt > d.at {
 		return false
 	}
-	late, nothing, active, full := d.at >= t.workUntil(d.p), true, false, false
+	late, nothing, active, full, parks := d.at >= t.workUntil(d.p), true, false, false, false
 	for i, n := range t.ahead(d.p) {
 		s := &t.Steps[i]
 		nothing, active = false, active || s.active(n.verb, d.at) || s.Out == 0 && s.Due > d.at
@@ -87,8 +88,10 @@ func (d *decision) movable() bool {
 			return true
 		}
 		full = full || n.verb == verbBegin && !room
+		parks = parks || n.verb == verbBegin && !room && d.at >= n.when
 	}
-	return nothing && (t.State == StateUndoing || t.over()) || full && !active && t.State == StateProcessing // then it is parked
+	return nothing && (t.State == StateUndoing || t.over()) || full && !active && t.State == StateProcessing ||
+		parks && t.State == StatePending && t.WaitsFor == "" // then it is parked
 }
 
 // moveOn lets a task whose wait is over advance. Its row is of no step, unless the deadline ends a step's wait for
@@ -126,10 +129,11 @@ func (d *decision) claim() error {
 	if d.t.State != StatePending && d.t.State != StateProcessing {
 		return d.stale("it is not parked")
 	}
-	if d.t.StartAt > d.at {
+	_, _, plan := AwaitedPlan(d.t.WaitsFor) // which is known now, and says when it is to be looked at
+	if d.t.StartAt > d.at && !plan {
 		return d.stale("it does not begin yet")
 	}
-	if d.movable() {
+	if plan || d.movable() {
 		d.moveOn()
 		return nil
 	}

@@ -23,8 +23,8 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
-	if d.t.WaitsFor != "" && d.t.Parked(d.p) < 0 {
-		d.t.WaitsFor = d.t.room(d.p, d.at) // a step before the one that it is parked for comes first
+	if d.t.State == StatePending && d.t.StartAt <= d.at && d.t.Parked(d.p) < 0 {
+		d.t.WaitsFor = d.t.room(d.p, d.at) // a step that is to be done again comes first
 	}
 	if d.t.Active() && !d.wakeNext() && !d.t.anyOut() {
 		d.wakeAt(d.at) // what was between two attempts now waits for steps before it

@@ -292,3 +292,20 @@ func TestParkedWhenTheDatabaseWentBack(t *testing.T) {
 		t.Errorf("claimed: %s", r.task)
 	}
 }
+
+// A step that is to be done again is found by its agent, also where its task waits for nothing but a signal beside it.
+func TestDoneAgainBesideASignal(t *testing.T) {
+	p := stepsPlan(1)
+	p.Steps = append(p.Steps, Step{Name: "approve", Kind: SignalStep})
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	r.wentBack()
+	if r.task.WaitsFor != "agent.a" {
+		t.Fatalf("it waits for %q until %v: %s", r.task.WaitsFor, r.row.Bound.Sub(r.now), r.task)
+	}
+	r.must(Event{Kind: EventClaim})
+	if r.task.Out() != 0 {
+		t.Errorf("it is not done again: %s", r.task)
+	}
+}

@@ -349,3 +349,26 @@ func TestEveryKindHasWords(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIfOfSeveral: of several commands that are out the row's own is answered at another time.
+func TestWhatIfOfSeveral(t *testing.T) {
+	l := &life{plan: core.Plan{Name: "order", Version: 3, Steps: []core.Step{
+		{Name: "reserve", Agent: "warehouse", Undoable: true}, {Name: "charge", Agent: "payment", Undoable: true}, {Name: "approve", Kind: core.SignalStep},
+	}}.WithDefaults()}
+	l.task = core.Task{ID: "o-1", Type: "order", Input: []byte(`{}`), CreatedAt: birth}
+	core.Birth(&l.plan, &l.task, &core.Event{At: birth, Actor: "node-a", Node: "node-a"}, &l.out)
+	l.rows = append(l.rows, l.out.Records...)
+	at := int64(len(l.rows) + 1)
+	l.happen(t, core.Event{Kind: core.EventReply, At: l.task.UpdatedAt.Add(time.Second), Actor: "agent", Seq: l.task.Steps[1].Out, Result: []byte(`"charged"`)})
+	l.happen(t, core.Event{Kind: core.EventSignal, At: l.task.UpdatedAt.Add(time.Second), Actor: "olga", Step: "approve", Result: []byte(`"yes"`)})
+	f, err := WhatIf(&l.plan, l.saved(), at, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Task.Steps[0].Status != core.StepRunning || f.Task.Steps[1].Status != core.StepDone {
+		t.Errorf("charge answers earlier: reserve is %s, charge is %s", f.Task.Steps[0].Status, f.Task.Steps[1].Status)
+	}
+	if f, err = WhatIf(&l.plan, l.saved(), at+1, 100*time.Millisecond); err == nil {
+		t.Errorf("a signal is taken for the answer of an agent: %s", f.Happened)
+	}
+}

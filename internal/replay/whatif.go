@@ -28,7 +28,10 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 	}
 	r := &saved.Journal[seq-1]
 	ev := core.Event{Kind: core.EventReply, At: r.At.Add(-earlier), Rand: 0.5, Actor: r.Actor, Code: r.Code, Error: r.Error, Result: r.Result}
-	out := before.Out()
+	out := -1 // the command that the row is about, of several
+	if r.Step >= 0 && r.Step < len(before.Steps) && p.Steps[r.Step].Kind == core.CallStep && before.Steps[r.Step].Out != 0 {
+		out = r.Step
+	}
 	switch {
 	case !answers(r.Kind):
 		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, errNoWhatIf)
