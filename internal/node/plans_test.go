@@ -118,7 +118,7 @@ func TestPlansAreReadUnannounced(t *testing.T) {
 		if err := x.change(); err != nil {
 			t.Fatal(err)
 		}
-		soon(t, fmt.Sprintf("change %d is known", i+1), func() bool {
+		until(t, fmt.Sprintf("change %d is known", i+1), func() bool {
 			p := c.Plan("order", 0)
 			return p != nil && p.Version == x.newest && changes.Load() == int64(i+1)
 		})
@@ -150,7 +150,7 @@ func TestSupervisorKnowsPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.plans.stale.Store(true) // as after half a minute
-	soon(t, "the plan is known", func() bool { return n.plans.Plan("order", 0) != nil })
+	until(t, "the plan is known", func() bool { return n.plans.Plan("order", 0) != nil })
 }
 
 // orderPlan is a version of a plan with one step.
