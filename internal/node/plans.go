@@ -34,7 +34,7 @@ type planCache struct {
 	report func(error)   // takes the outcome of each reading
 	stale  atomic.Bool   // the last reading failed
 	fresh  time.Duration // after which keepRead reads again
-	number atomic.Int64  // of readings that found something else than the one before
+	number atomic.Int64  // of changes that nobody had announced: schedulers have not heard of them
 
 	mu     sync.Mutex      // one reading at a time, so that none undoes a later one
 	told   map[string]bool // unreadable plans that the log has told of
@@ -131,7 +131,6 @@ func (c *planCache) read(ctx context.Context) error {
 	}
 	if !book.same(c.book.Load()) {
 		c.book.Store(book)
-		c.number.Add(1)
 	}
 	c.readAt = time.Now()
 	c.tell(unreadable)
@@ -172,16 +171,20 @@ const (
 	freshEvery = 30 * time.Second
 )
 
-// keepRead reads the plans now, again while that fails, and from time to time, until ctx ends. changed hears when they are
-// others than before.
+// keepRead reads the plans now, again while that fails, and from time to time, until ctx ends. changed hears when it finds
+// others than before: who hears announcements reads them again by those, and need not do so twice.
 func (c *planCache) keepRead(ctx context.Context, changed func()) {
 	c.stale.Store(true)
 	seen := c.number.Load()
 	for again := true; again; again = pause.For(ctx, min(staleEvery, c.fresh)) == nil {
 		if c.stale.Load() || c.old() {
+			before := c.book.Load()
 			bounded, cancel := context.WithTimeout(ctx, readTimeout)
 			_ = c.read(bounded) // reported
 			cancel()
+			if c.book.Load() != before {
+				c.number.Add(1)
+			}
 		}
 		if is := c.number.Load(); is != seen {
 			seen = is
