@@ -1,15 +1,14 @@
 package duly
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -130,27 +129,14 @@ func (c *Client) decoded(t *Task) error {
 // result is of the server, which sees what a codec made.
 func (t *Task) handedOn() *json.RawMessage {
 	for i := range t.Steps {
-		if sameJSON(t.Steps[i].Result, t.Result) {
+		if quickjson.Same(t.Steps[i].Result, t.Result) {
 			return &t.Steps[i].Result
 		}
 	}
-	if sameJSON(t.Input, t.Result) {
+	if quickjson.Same(t.Input, t.Result) {
 		return &t.Input
 	}
 	return nil
-}
-
-// sameJSON reports whether two payloads mean the same; nothing is the same as none.
-func sameJSON(a, b []byte) bool {
-	var values [2]any
-	for i, data := range [][]byte{a, b} {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.UseNumber()
-		if d.Decode(&values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
 }
 
 // get asks once. Payloads are as they are stored.

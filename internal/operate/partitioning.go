@@ -2,13 +2,12 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/say"
 )
 
@@ -161,18 +160,12 @@ func (s *Partitioning) change(ctx context.Context, by Actor, action string, part
 // WishBecame says what became of a change of what is wanted of a partition, from what is wanted now.
 func WishBecame(e *AuditEntry, now core.Wish) string {
 	switch is := document(wishDocument(now)); {
-	case sameJSON(is, e.After):
+	case quickjson.Same(is, e.After):
 		return WasMade
-	case sameJSON(is, e.Before):
+	case quickjson.Same(is, e.Before):
 		return NotMade
 	}
 	return NotKnown // another has changed it since
-}
-
-// sameJSON reports whether two documents say the same, whatever a store makes of their spelling.
-func sameJSON(a, b []byte) bool {
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // wishDocument is what is wanted of a partition as the audit trail has it.

@@ -146,3 +146,18 @@ func TestUnmarshalExactly(t *testing.T) {
 		t.Error("an object is a text")
 	}
 }
+
+// TestSame: spelling and order do not count, numbers as they are written do, and what is no document equals none.
+func TestSame(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{`{"a":1,"b":"x"}`, `{ "b":"\u0078", "a":1 }`, true}, {`12345678901234567890`, `12345678901234567891`, false}, {`[1,2]`, `[2,1]`, false},
+		{`null`, `null`, true}, {``, ``, false}, {`{`, `{`, false},
+	} {
+		if got := Same([]byte(c.a), []byte(c.b)); got != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}
