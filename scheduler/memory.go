@@ -58,11 +58,10 @@ func (m *Memory) fits(tasks int) int {
 	if m == nil || m.max <= 0 {
 		return tasks
 	}
-	room := m.max - m.used.Load()
-	if room <= 0 {
+	if m.used.Load() >= m.max {
 		return 0
 	}
-	return int(min(int64(tasks), max(1, room/taskBytesMost)))
+	return m.within(m.max, tasks)
 }
 
 // fitsAwaited is fits for tasks for which others wait in memory: an awaitedPart more is theirs, and one fits at least. Otherwise
@@ -71,8 +70,12 @@ func (m *Memory) fitsAwaited(tasks int) int {
 	if m == nil || m.max <= 0 {
 		return tasks
 	}
-	room := m.max + m.max/awaitedPart - m.used.Load()
-	return int(min(int64(tasks), max(1, room/taskBytesMost)))
+	return m.within(m.max+m.max/awaitedPart, tasks)
+}
+
+// within returns how many of so many tasks can be loaded until so much is held, at least 1.
+func (m *Memory) within(most int64, tasks int) int {
+	return int(min(int64(tasks), max(1, (most-m.used.Load())/taskBytesMost)))
 }
 
 // awaitedPart: see fitsAwaited.

@@ -59,7 +59,7 @@ var wiringMutants = []mutant{
 	},
 	{
 		name: "turn-of-a-time-to-come", invariant: 12, file: "internal/node/forecast.go",
-		old: "was && now >= last && now", new: "was && now",
+		old: "was && !last.Elapsed(now, letEvery)", new: "was && now < last.Add(letEvery)",
 		fault: "after the clock was set back no submission is let in to learn from it for as long",
 		run:   "^TestAdmitAfterClockSetBack$",
 	},

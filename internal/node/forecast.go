@@ -144,7 +144,7 @@ func isOld(needs time.Duration, newest, now core.Instant) bool {
 func (f *forecasts) letIn(turn letKey, now core.Instant, ahead bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last, was := f.let[turn]; was && now >= last && now < last.Add(letEvery) {
+	if last, was := f.let[turn]; was && !last.Elapsed(now, letEvery) {
 		return false
 	}
 	if ahead {
@@ -219,7 +219,7 @@ func (f *forecasts) save(ctx context.Context, owner bool) error {
 		}
 	}
 	now := f.now()
-	if since := now.Sub(f.forgotAt); since >= 0 && since < forecastKept/24 {
+	if !f.forgotAt.Elapsed(now, forecastKept/24) {
 		return nil
 	}
 	f.forgotAt = now
