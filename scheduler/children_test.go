@@ -304,9 +304,10 @@ func TestCrashBetweenParts(t *testing.T) {
 	r.state("t2~kids", core.StateProcessing)
 }
 
-// A crash between the part of a batch by which a child ends and that by which its parent hears of it: the next owner finds how
-// the child ended, and its result is the step's.
-func TestCrashBeforeTheParentHears(t *testing.T) {
+// cutBeforeTheParentHears is a family whose child is processed, in a part of a batch; the part by which its parent would hear of it
+// was cut off.
+func cutBeforeTheParentHears(t *testing.T) *rig {
+	t.Helper()
 	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "telling"}, scheduler.Config{})
 	telling := leg("telling")
 	telling.Result = "all"
@@ -332,6 +333,13 @@ func TestCrashBeforeTheParentHears(t *testing.T) {
 	if _, err := r.try(false); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// A crash between the part of a batch by which a child ends and that by which its parent hears of it: the next owner finds how
+// the child ended, and its result is the step's.
+func TestCrashBeforeTheParentHears(t *testing.T) {
+	r := cutBeforeTheParentHears(t)
 	result := r.state("t1~kids", core.StateProcessed).Result
 	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepRunning || len(result) == 0 {
 		t.Fatalf("step %+v, its child came to %q", step, result)
@@ -1237,6 +1245,7 @@ func TestParkedChildrenOfAFullPartition(t *testing.T) {
 	for full, room := range map[string]func() scheduler.Config{
 		"partition": func() scheduler.Config { return scheduler.Config{InFlight: 2} },
 		"memory":    func() scheduler.Config { return scheduler.Config{Memory: scheduler.NewMemory(2 << 10)} },
+		"one task":  func() scheduler.Config { return scheduler.Config{Memory: scheduler.NewMemory(1)} },
 		"window":    func() scheduler.Config { return scheduler.Config{Admission: narrow()} },
 	} {
 		for _, takeover := range []bool{false, true} {

@@ -1,9 +1,7 @@
 package scheduler_test
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,34 +10,6 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 )
-
-// Steps whose children wait for an agent fill the memory while it is paused: when the pause is lifted the children go on, or
-// nothing would before the steps' deadlines. So it is after a takeover, when the children are in the store alone.
-func TestParkedChildrenOfFullMemory(t *testing.T) {
-	for _, takeover := range []bool{false, true} {
-		r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 2}, scheduler.Config{Memory: scheduler.NewMemory(1)})
-		r.pause(core.Pause{Agent: "agent.go"})
-		r.family("t1", list(3))
-		r.family("t2", list(3))
-		for range 3 {
-			r.cycle()
-		}
-		if takeover {
-			r.cfg.Memory = scheduler.NewMemory(1)
-			r.start("n2")
-			r.adopt(0)
-			r.cycle()
-		}
-		r.pause()
-		for range 20 {
-			r.cycle()
-			r.serve(ok)
-			r.now = r.now.Add(time.Second)
-		}
-		r.state("t1", core.StateProcessed)
-		r.state("t2", core.StateProcessed)
-	}
-}
 
 // The lists of tasks that wait at an agent do not grow with those that have gone meanwhile: an agent may be away, or paused,
 // for days.
@@ -133,31 +103,7 @@ func TestChildOfATaskOfAnEarlierVersion(t *testing.T) {
 // A crash before the parent of a child that is done hears of it, and the next owner cannot read the child: the parent's step is
 // not done without the child's result.
 func TestResultOfAChildThatCannotBeRead(t *testing.T) {
-	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "telling"}, scheduler.Config{})
-	telling := leg("telling")
-	telling.Result = "all"
-	r.store.AddPlan(telling)
-	r.family("t1", []byte(`{}`))
-	r.cycle()
-	kid := r.one()
-	r.tasks(0, order("t2"))
-	r.cycle()
-	other := r.one()
-	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "t2" } // the batch is committed in parts
-	r.store.BeforeCommit = func(b *core.Batch) error {
-		has := func(id string) bool {
-			return slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == id })
-		}
-		if has("t1") && !has("t1~kids") {
-			return errCut
-		}
-		return nil
-	}
-	r.answer(kid, 0)
-	r.answer(other, 0)
-	if _, err := r.try(false); !errors.Is(err, errCut) {
-		t.Fatal(err)
-	}
+	r := cutBeforeTheParentHears(t)
 	r.state("t1~kids", core.StateProcessed)
 	r.store.RefuseRow, r.store.BeforeCommit = nil, nil
 	r.reads = &hideReads{MemStore: r.store, partition: -1, broken: map[string]bool{"t1~kids": true}}
