@@ -184,7 +184,7 @@ func TestRefusedComeAgainInTurn(t *testing.T) {
 }
 
 // TestPlacesAreForThoseWhoCanCome: under three times what begins, by clients that never come again, one that does is not told to
-// come in minutes: nobody keeps a place that is later than the deadline.
+// come in minutes: the virtual queue keeps no place that is later than the deadline.
 //
 // covers: I6
 func TestPlacesAreForThoseWhoCanCome(t *testing.T) {

@@ -222,7 +222,7 @@ var coreMutants = []mutant{
 	{
 		name: "question-ends-no-optional-undo", invariant: 11, file: "internal/core/wait.go",
 		old: "case alarm >= 0:", new: "case alarm >= 0 && d.t.State == StateUndoing:",
-		fault: "where the owner's timer is lost, the undo of an optional step waits for its agent without end, and nobody is told",
+		fault: "where the owner's timer is lost, the undo of an optional step waits for its agent for ever, and no operator is told",
 		run:   "^TestQuestionEndsTheWaitOfAnOptionalUndo$",
 	},
 	{

@@ -103,7 +103,7 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 		if window.Done+window.Failed < p.CallsMin || !window.bad(p.SharePct) {
 			return b, false
 		}
-		// After an operator's word, and where it was closed for OpenMax, openings count anew.
+		// Openings count from zero again after an operator forced the breaker, or once it was closed for OpenMax.
 		if b.Forced || b.Since == 0 || now >= b.Since.Add(p.OpenMax) {
 			b.Openings = 0
 		}

@@ -239,7 +239,7 @@ func (d *decision) beginEach(i int, first bool) {
 
 // settle says what the task is when nothing more can begin now: processed; processing, while its owner has
 // something out or a timer to keep in memory; in error, once it stops and no children are at work any more;
-// otherwise pending, and in nobody's memory.
+// otherwise pending, and in no owner's memory.
 func (d *decision) settle() {
 	t, stopping := d.t, d.t.stopping(d.p)
 	over, active, children := t.over(), false, false

@@ -129,8 +129,8 @@ func TestMigrateParkedToASignal(t *testing.T) {
 	}
 }
 
-// After an edit has voided an answer, what has rows and waits for that answer again keeps its place: without it nobody could load
-// the task.
+// After an edit has voided an answer, what has rows and waits for that answer again keeps its place: without it no owner
+// could load the task.
 func TestMigrateKeepsThePlacesOfRowsAfterAnEdit(t *testing.T) {
 	r := newRig(t, askPlan())
 	r.birth(0)

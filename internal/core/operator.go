@@ -141,7 +141,7 @@ func (d *decision) newInput() ([]byte, error) {
 }
 
 // newDeadline is the deadline that a resubmit or an accept gives the task. Its own has usually passed, or leaves
-// too little: the plan's time counts anew where none is named, of a task that starts later from its start.
+// too little: where none is named, the plan's time counts from now, or from the start of a task that starts later.
 func (d *decision) newDeadline() (Instant, error) {
 	until, from := d.ev.Until, max(d.at, d.t.StartAt)
 	if until == 0 {

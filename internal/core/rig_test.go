@@ -224,22 +224,22 @@ func (r *rig) check(before *Task) {
 	}
 }
 
-// stands says how a task that nobody holds would stand still though a step of it may begin: no agent's queue has it, and by the
-// bound of its row nobody asks about it when that time comes.
+// stands says why a pending task would stand still though a step of it may begin: it is in no agent's queue, and the bound of its
+// row is later than that time, so that the supervisor does not ask about it.
 func stands(p *Plan, t *Task, bound Instant) string {
 	if t.State != StatePending || t.WaitsFor != "" {
 		return ""
 	}
 	for i, n := range t.ahead(p) {
 		if may := max(n.when, t.StartAt, t.UpdatedAt); n.verb == verbBegin && bound > may {
-			return fmt.Sprintf("step %d may begin at %d, it is in no queue, and nobody asks before %d", i, may, bound)
+			return fmt.Sprintf("step %d may begin at %d, it is in no queue, and the supervisor does not ask before %d", i, may, bound)
 		}
 	}
 	return ""
 }
 
-// checkGaveUp wants no undo to give up before its time, which begins with its first command, and with an operator's request
-// anew.
+// checkGaveUp wants no undo to give up before its time, which begins with its first command, and again with an operator's
+// request.
 func (r *rig) checkGaveUp(is *Record) {
 	r.t.Helper()
 	if is.Kind != KindUndoGaveUp || is.Step < 0 {
