@@ -65,9 +65,12 @@ func (c *Client) ends(ctx context.Context, typ string, after uint64, yield func(
 	}
 }
 
-// errRemade says that the event stream is another one than at first, or went back: who reads on from a position of before
-// hears nothing until it has grown as far.
+// errRemade says that the event stream is another one than at first, or went back, so that who reads on from a position of
+// before hears nothing until it has grown as far; or that it has removed what comes next.
 var errRemade = errors.New("the stream was made again")
+
+// endsStall is after how long in the loop what comes next may have been removed.
+const endsStall = time.Second
 
 // endsLook is how often a reader of ends looks whether it is still the same stream, besides when it falls silent.
 const endsLook = 10 * time.Second
@@ -91,6 +94,7 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 	defer cancel() // before stop, which waits for those that ctx sends home
 	look := time.NewTicker(endsLook)
 	defer look.Stop()
+	stalled := false // the stream may have removed what comes next
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,21 +102,43 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 		case err := <-failed:
 			return after, err
 		case msg := <-messages:
+			at, err := msg.Metadata()
+			if err != nil {
+				return after, err
+			}
+			next := at.Sequence.Stream
+			if stalled && next > after+1 {
+				first, remade := c.look(ctx, is, after)
+				if remade || after != 0 && after+1 < first && first <= next {
+					return after, errRemade
+				}
+				stalled = first == 0 || first > after+1
+			}
+			began := c.clock.Now()
 			if more, err := c.endsOf(typ, msg, yield); !more || err != nil {
 				return after, err
 			}
-			if at, err := msg.Metadata(); err == nil {
-				after = at.Sequence.Stream
-			}
+			after, stalled = next, stalled || c.clock.Now().Sub(began) > endsStall
 			continue
 		case <-silent:
+			stalled = true
 		case <-look.C:
 		}
-		// What cannot be asked now is asked with the next look.
-		if now, err := c.js.Stream(ctx, c.names.StreamEvents()); err == nil && (!now.CachedInfo().Created.Equal(is.Created) || now.CachedInfo().State.LastSeq < after) {
+		if _, remade := c.look(ctx, is, after); remade {
 			return after, errRemade
 		}
 	}
+}
+
+// look looks where the event stream begins, and whether it is another one than at first, or went back. What cannot be asked
+// now, 0, is asked with the next look.
+func (c *Client) look(ctx context.Context, is *jetstream.StreamInfo, after uint64) (first uint64, remade bool) {
+	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+	if err != nil {
+		return 0, false
+	}
+	now := stream.CachedInfo()
+	return max(now.State.FirstSeq, 1), !now.Created.Equal(is.Created) || now.State.LastSeq < after
 }
 
 // endsOf yields the ends of one message.
