@@ -225,6 +225,17 @@ func TestDestructive(t *testing.T) {
 	}
 }
 
+// TestTaskShowsItsOwnTrail: what was asked of another task, whose id begins with this one's, is not on its page.
+func TestTaskShowsItsOwnTrail(t *testing.T) {
+	w := fixedWorld()
+	own := w.append(operate.AuditEntry{At: noon, Actor: "ada", Action: "resubmit", Target: "task/order/order-1001", Outcome: "done"})
+	other := w.append(operate.AuditEntry{At: noon, Actor: "grace", Action: "undo", Target: "task/order/order-10012", Outcome: "done"})
+	body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1001").Body.String()
+	if !strings.Contains(body, fmt.Sprintf("entry %d<", own)) || strings.Contains(body, fmt.Sprintf("entry %d<", other)) {
+		t.Error("the page has not just the entries of its task")
+	}
+}
+
 // TestOutcomesAddUp: the columns add up to the frozen total, and what joined since is shown beside them.
 //
 // covers: OP2, OP3

@@ -147,7 +147,7 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
 		return page{}, err
 	}
-	done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
+	done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Whole: true, Limit: trailOfTask})
 	if err != nil {
 		return page{}, err
 	}
