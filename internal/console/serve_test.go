@@ -147,6 +147,19 @@ func TestCrossOrigin(t *testing.T) {
 	if rec.Code != http.StatusForbidden || len(w.done) != 0 {
 		t.Errorf("%d, %d done", rec.Code, len(w.done))
 	}
+	// By plain HTTP a browser says where its page is from alone, and a proxy may name another host to this node.
+	cfg := w.config()
+	cfg.Origin = "http://ops.example.test"
+	for origin, want := range map[string]int{"http://ops.example.test": http.StatusSeeOther, "http://other.example.test": http.StatusForbidden} {
+		r = httptest.NewRequest(http.MethodPost, Path+"tasks/order/order-1002/notes", strings.NewReader("text=x"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", origin)
+		rec = httptest.NewRecorder()
+		as(operate.RoleAdmin, newConsole(t, cfg)).ServeHTTP(rec, r)
+		if rec.Code != want {
+			t.Errorf("a page of %s: %d, want %d", origin, rec.Code, want)
+		}
+	}
 }
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
