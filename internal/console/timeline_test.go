@@ -71,6 +71,14 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("rows:\n%s\nwant\n%s", strings.Join(what, "\n"), strings.Join(want, "\n"))
 	}
 	svg := string(tl.Lanes()[2].SVG)
+	// What goes on has lasted until now, however far its deadline is; what a page of older rows leaves open does not go on.
+	running, rv, rrows := w.page(t, "order-1005", 0, 1000)
+	if all := newTimeline(running, rv, rrows, core.InstantOf(noon)).Rows(); all[len(all)-1].Took != "9 min 19 s so far" {
+		t.Errorf("what goes on: %+v", all)
+	}
+	if body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1002?before=6").Body.String(); strings.Contains(body, "goes on") || !strings.Contains(body, "ended after what is shown") {
+		t.Error("an attempt that has ended goes on on a page of older rows")
+	}
 	for _, part := range []string{`class="due"`, `class="deadline"`, `class="gap"`} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("the lane of charge has no %s", part)
