@@ -174,6 +174,12 @@ func TestTrail(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("trail:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	// One that a person resolved was not undone: what stands is told, whatever its state.
+	w.find("order-1004").row(time.Second, core.KindResolved, -1, 0, to(core.StateUndone))
+	plan, v, rows = w.page(t, "order-1004", 0, 1000)
+	if got := newTrail(plan, v, oldestFirst(rows), false).Verdict; got.Title != "Resolved as undone" || !strings.HasSuffix(got.Text, "What 1 step did is still in place.") {
+		t.Errorf("resolved: %+v", got)
+	}
 	plan, v, rows = w.page(t, "order-1002", 0, 1000)
 	if s := newTrail(plan, v, oldestFirst(rows), false).Steps[2]; s.Forward.Icon != "question" || !s.Left {
 		t.Errorf("a step with a try that did not answer is %q, left %v", s.Forward.Word, s.Left)
