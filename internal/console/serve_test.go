@@ -548,6 +548,7 @@ func TestOneReadingForAll(t *testing.T) {
 // covers: OP6
 func TestStreams(t *testing.T) {
 	w := fixedWorld()
+	w.ops[0].State = operate.OperationRunning
 	cfg := w.config()
 	cfg.StreamsMax = 6 // three of an actor
 	server := httptest.NewServer(as(operate.RoleViewer, newConsole(t, cfg)))
