@@ -35,10 +35,10 @@ type prompting interface{ Prompting() bool }
 
 // interactive reports whether there is a person to ask: input and error output are a terminal.
 func (s streams) interactive() bool {
-	if p, ok := s.in.(prompting); ok {
+	if p, ok := s.given().(prompting); ok {
 		return p.Prompting()
 	}
-	in, ok := s.in.(*os.File)
+	in, ok := s.given().(*os.File)
 	return ok && term.IsTerminal(int(in.Fd())) && terminal(s.err)
 }
 
@@ -281,7 +281,7 @@ func (c *editCmd) edited(ctx context.Context, std streams, input json.RawMessage
 	}
 	words := strings.Fields(editor)
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], f.Name())...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, show.Under(std.out), show.Under(std.err)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.given(), show.Under(std.out), show.Under(std.err)
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("editor %s: %w", words[0], err)
 	}

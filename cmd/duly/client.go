@@ -28,14 +28,19 @@ type server struct {
 	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
 	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
 	trust
+
+	made *client.Client // of the first request
 }
 
 // defaultServer is where a node serves its API unless told otherwise.
 const defaultServer = "http://127.0.0.1:7310"
 
-// client is the connection to the API that flags, environment and profile name. A token of a profile goes to the
-// profile's address alone.
+// client is the connection to the API that flags, environment and profile name, one for all of a command: another profile
+// may be in use by the time that a person has answered. A token of a profile goes to the profile's address alone.
 func (s *server) client() (*client.Client, error) {
+	if s.made != nil {
+		return s.made, nil
+	}
 	c := &client.Client{Base: s.Server, Token: s.Token, Timeout: s.Timeout}
 	if c.Base == "" || s.Profile != "" {
 		p, err := profileOf(s.Profile)
@@ -51,7 +56,9 @@ func (s *server) client() (*client.Client, error) {
 	}
 	c.Base = cmp.Or(c.Base, defaultServer)
 	var err error
-	c.By, err = s.transport()
+	if c.By, err = s.transport(); err == nil {
+		s.made = c
+	}
 	return c, err
 }
 

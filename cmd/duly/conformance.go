@@ -166,7 +166,7 @@ func (c *conformanceCmd) print(page show.Page, report *conformance.Report) error
 	}
 	if report.Left > 0 {
 		fmt.Fprintln(page.W)
-		paragraph(page, "left  ", fmt.Sprintf("%d keys whose undo did not succeed, so that an effect may stand: %s …", report.Left, strings.Join(report.LeftKeys, ", ")))
+		paragraph(page, "left  ", report.LeftText())
 	}
 	total := fmt.Sprintf("%d held, %d broken", report.Held, report.Broken)
 	for i, rule := range report.Breaks() {

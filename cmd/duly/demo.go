@@ -149,7 +149,14 @@ func (d *demo) run(ctx context.Context, dir string, std streams) (*demoReport, e
 	if err != nil {
 		return nil, err
 	}
-	report, err := d.serve(ctx, faults)
+	ended, err := d.system.Node.EndedTasks(ctx)
+	if err == nil && ended > 0 {
+		err = misuse("store: the database has tasks already, and the books of the services begin empty: give an empty one")
+	}
+	var report *demoReport
+	if err == nil {
+		report, err = d.serve(ctx, faults)
+	}
 	return report, errors.Join(err, d.system.Close())
 }
 

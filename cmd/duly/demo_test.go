@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -85,6 +86,18 @@ func TestDemoOnBothStores(t *testing.T) {
 				t.Error("no steps")
 			}
 		})
+	}
+}
+
+// TestDemoOfAUsedDatabase: tasks of an earlier run are not taken for those of this one.
+func TestDemoOfAUsedDatabase(t *testing.T) {
+	t.Parallel()
+	args := []string{"demo", "--tasks", "20", "--faults", "none", "--store", "sqlite:" + filepath.Join(t.TempDir(), "duly.db")}
+	if code, out, errs := command(t, "", args...); code != exitDone {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "", args...); code != exitUse || !strings.Contains(errs, "has tasks already") {
+		t.Errorf("again: exit %d: %s%s", code, out, errs)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
 )
 
@@ -35,6 +36,11 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	findings := node.Examine(ctx, c.WithoutAgents(), node.Examination{Monitors: c.Monitor})
 	if len(c.Only) > 0 {
 		findings = slices.DeleteFunc(findings, func(f node.Finding) bool { return !slices.Contains(c.Only, f.Check) })
+	}
+	for _, check := range c.Only { // what was not looked at is not right
+		if !slices.ContainsFunc(findings, func(f node.Finding) bool { return f.Check == check }) {
+			return fmt.Errorf("only: %s was not looked at: it is no check, or what it needs is wrong, which doctor says without --only", core.QuoteShort(check))
+		}
 	}
 	wrong := 0
 	for i := range findings {

@@ -55,6 +55,10 @@ func TestCopyOfADatabase(t *testing.T) {
 	if got := installation(t, copied); got != own {
 		t.Fatalf("the copy is of %s, production of %s", got, own)
 	}
+	// Both have the same id, so a URL of production in the place of the copy's must show otherwise.
+	if code, out, errs := command(t, "", "new-installation", "--database-url", g.db, "--was", own); code != 1 || !strings.Contains(errs, "in use, by node production") {
+		t.Fatalf("of production, exit %d: %s%s", code, out, errs)
+	}
 	code, out, errs := command(t, "", "new-installation", "--database-url", copied, "--was", own)
 	if code != 0 || !strings.Contains(out, "of no namespace yet") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)

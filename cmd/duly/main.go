@@ -93,13 +93,47 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
 
+// input is what a command reads, until ctx ends: who gives it may be a person who has thought better of it.
+type input struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (i *input) Read(p []byte) (int, error) {
+	type read struct {
+		n   int
+		err error
+	}
+	own := make([]byte, len(p)) // the reading may outlive this call
+	done := make(chan read, 1)
+	go func() {
+		n, err := i.from.Read(own)
+		done <- read{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, own[:r.n]), r.err
+	case <-i.ctx.Done():
+		return 0, i.ctx.Err()
+	}
+}
+
+// given is what in reads from, for what asks whether that is a terminal, or has it for itself.
+func (s streams) given() io.Reader {
+	if i, ok := s.in.(*input); ok {
+		return i.from
+	}
+	return s.in
+}
+
 // run is the program without the process: it returns the exit status.
 func run(ctx context.Context, args []string, std streams) int {
 	// Whatever a command prints, words of others are in it.
 	out, errs := &show.Visible{To: std.out}, &show.Visible{To: std.err}
 	defer out.Close()
 	defer errs.Close()
-	std.out, std.err = out, errs
+	std.in, std.out, std.err = &input{ctx, std.in}, out, errs
 	var c cli
 	exited, at := -1, ""
 	ctx = client.Telling(ctx, func(base string) { at = base })
@@ -122,6 +156,9 @@ func run(ctx context.Context, args []string, std streams) int {
 	err = parsed.Run()
 	if at != "" && (err == nil || errors.Is(err, errUnclean)) { // whichever of flag, environment and profile said so
 		fmt.Fprintln(std.err, "duly: at", redact.Text(at))
+	}
+	if lost := out.Lost(); err == nil && lost != nil {
+		err = fmt.Errorf("output: %w", lost)
 	}
 	switch {
 	case err == nil:

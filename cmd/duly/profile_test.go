@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -129,5 +131,48 @@ func TestCompletion(t *testing.T) {
 		if code, out, _ := command(t, "", "completion", shell); code != exitDone || !strings.Contains(out, "complete") {
 			t.Errorf("%s: %q", shell, out)
 		}
+	}
+}
+
+// typing is a person whose answer is what the function gives.
+type typing func(p []byte) (int, error)
+
+func (f typing) Read(p []byte) (int, error) { return f(p) }
+
+func (typing) Prompting() bool { return true }
+
+// TestOneNode: a command acts at the node that it has looked at, also where another profile is in use by the time that a
+// person has answered: a copy of production has the same tasks.
+func TestOneNode(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, name := range []string{"DULY_URL", "DULY_TOKEN", "DULY_PROFILE"} {
+		t.Setenv(name, "") // put back at the end
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var acted []string
+	for _, name := range []string{"staging", "production"} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				acted = append(acted, name)
+			}
+			_, _ = w.Write([]byte(`{"type":"order","id":"o-1","state":"error","seq":7,"input":{"to":"X"}}`))
+		}))
+		t.Cleanup(node.Close)
+		if code, _, errs := command(t, "", "profile", "add", name, node.URL); code != exitDone {
+			t.Fatal(errs)
+		}
+	}
+	answers := typing(func(p []byte) (int, error) {
+		if code, _, errs := command(t, "", "profile", "use", "production"); code != exitDone {
+			t.Error(errs)
+		}
+		return copy(p, "y\n"), nil
+	})
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"task", "edit", "order", "o-1", "--input", `{"to":"Y"}`, "--reason", "moved"}, streams{answers, &out, &errs})
+	if code != exitDone || !slices.Equal(acted, []string{"staging"}) {
+		t.Errorf("exit %d, acted at %v: %s%s", code, acted, &out, &errs)
 	}
 }

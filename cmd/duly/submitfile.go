@@ -150,6 +150,9 @@ func checkLines(file *os.File) (size int64, err error) {
 			return 0, misuse("line %d of %s has no id: sent again it would be another task", number, file.Name())
 		}
 		if err != nil {
+			if len(bytes.TrimSpace(line)) == 0 { // a node takes blanks after the last line for none
+				size -= int64(len(line))
+			}
 			return size, nil
 		}
 	}
@@ -283,8 +286,11 @@ func (r *bulkRun) request(ctx context.Context) error {
 			return ownError{fmt.Errorf("answer of %s: %w", r.client.Base, err)}
 		}
 		if a.Summary != nil {
-			if p := a.Summary.Error; p != nil && (p.Status != http.StatusRequestEntityTooLarge || r.done.Lines == before) {
+			switch p := a.Summary.Error; {
+			case p != nil && (p.Status != http.StatusRequestEntityTooLarge || r.done.Lines == before):
 				return p // 413 is the end of one request: the rest goes into another
+			case r.done.Lines == before:
+				return &client.UnreachableError{Address: r.client.Base, Err: fmt.Errorf("it answers no line after line %d", before)}
 			}
 			return r.save(true)
 		}

@@ -247,3 +247,42 @@ func garbledPlace(t *testing.T) string {
 	}
 	return file
 }
+
+// TestSubmitFileEnds: blanks after the last line are no line, and a node that answers none is not asked for ever.
+func TestSubmitFileEnds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		end      string // of the file
+		answers  bool
+		requests int // at most
+		code     int
+		want     string
+	}{
+		{" \t ", true, 1, exitDone, "1 line: 1 stored"},
+		{"", false, 2, exitUnreachable, "it answers no line after line 0"},
+	} {
+		file := filepath.Join(t.TempDir(), "tasks.ndjson")
+		if err := os.WriteFile(file, []byte(laterLine("o-1", "1")+"\n"+test.end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		requests := 0
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests++; requests > 5 {
+				http.Error(w, "asked for ever", http.StatusGone)
+				return
+			}
+			lines := bufio.NewScanner(r.Body)
+			for lines.Scan() {
+				if test.answers && len(bytes.TrimSpace(lines.Bytes())) > 0 {
+					fmt.Fprintln(w, `{"outcome":"stored"}`)
+				}
+			}
+			fmt.Fprintln(w, `{"summary":{}}`)
+		}))
+		code, out, errs := command(t, "", "submit", "--file", file, "--retry-for", "50ms", "-s", node.URL)
+		node.Close()
+		if code != test.code || requests > test.requests || !strings.Contains(out+errs, test.want) {
+			t.Errorf("%+v: exit %d after %d requests: %s%s", test, code, requests, out, errs)
+		}
+	}
+}

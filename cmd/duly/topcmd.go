@@ -46,7 +46,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	if c.Every < everyLeast {
 		return misuse("every: %v, want %v or more", c.Every, everyLeast)
 	}
-	in, ok1 := std.in.(*os.File)
+	in, ok1 := std.given().(*os.File)
 	out, ok2 := show.Under(std.out).(*os.File)
 	if !ok1 || !ok2 || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return misuse("top needs a terminal; `duly failures list`, `duly agents` and `duly op list` say the same for programs")

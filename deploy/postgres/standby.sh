@@ -4,12 +4,15 @@
 set -eu
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
     chmod 700 "$PGDATA"
-    until pg_basebackup --host "$PRIMARY" --username "$POSTGRES_USER" --pgdata "$PGDATA" --checkpoint fast; do
-        # What a copy that was cut off has left would be in the way.
-        rm -rf "$PGDATA"/*
+    # What a copy that was cut off has left would be in the way.
+    until rm -rf "$PGDATA"/* && pg_basebackup --host "$PRIMARY" --username "$POSTGRES_USER" --pgdata "$PGDATA/copy" --checkpoint fast; do
         sleep 1
     done
-    touch "$PGDATA/standby.signal"
+    touch "$PGDATA/copy/standby.signal"
+    # PG_VERSION comes last: with it the copy is whole, and a standby's.
+    mv "$PGDATA"/copy/[!P]* "$PGDATA"
+    mv "$PGDATA/copy/PG_VERSION" "$PGDATA"
+    rmdir "$PGDATA/copy"
 fi
 # Of the servers, the walreceiver takes the one that is a primary. A machine that is gone says nothing: by default a
 # standby hears of it after a minute or more, and until it follows the promoted one no commit is answered.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -59,6 +60,13 @@ type Report struct {
 	Aside     int       `json:"does_not_apply"`
 	Left      int       `json:"left"`                // keys of which an effect may stand: their undo did not succeed
 	LeftKeys  []string  `json:"left_keys,omitempty"` // the first of them
+}
+
+// LeftText says of which keys an effect may stand.
+func (r *Report) LeftText() string { return leftText(r.Left, r.LeftKeys) }
+
+func leftText(n int, keys []string) string {
+	return fmt.Sprintf("%d keys whose undo did not succeed, so that an effect may stand: %s …", n, strings.Join(keys, ", "))
 }
 
 // Breaks are the rules that are broken, in the order of their numbers.

@@ -88,6 +88,9 @@ func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 		r.tidy(context.WithoutCancel(ctx))
 	}
 	if err != nil {
+		if r.left > 0 { // who stopped the run has no report to see it in
+			err = fmt.Errorf("%w; %s", err, leftText(r.left, r.leftKeys))
+		}
 		return nil, fmt.Errorf("conformance of agent %s: %w", o.Agent, err)
 	}
 	_ = pause.For(ctx, o.Silence) // for second answers, and late ones; the report counts what has come

@@ -363,6 +363,29 @@ func TestCheckThatTakesTooLong(t *testing.T) {
 	}
 }
 
+// TestStopped: whoever stops a run is told of which keys an effect may stand.
+func TestStopped(t *testing.T) {
+	url := serve(t)
+	s := newStore()
+	a := start(t, url, agentName, "", s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	nc := dial(t, url)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conformance.Run(ctx, nc, quick(1000))
+		ended <- err
+	}()
+	eventually(t, "an effect", func() bool { return s.left() > 0 })
+	a.mu.Lock()
+	a.dead = true
+	a.mu.Unlock()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "an effect may stand: conformance-") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestOnlySomeRules: rules that are not asked for are neither judged nor played.
 func TestOnlySomeRules(t *testing.T) {
 	url := serve(t)

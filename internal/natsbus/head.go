@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -43,6 +44,24 @@ func (c *Conn) Heads(ctx context.Context, partitions int) (all []chain.Head, err
 		}
 	}
 	return all, nil
+}
+
+// Partitions returns how many partitions the installation has, as its task stream says. Error: ErrNoStream; it does not say.
+func (c *Conn) Partitions(ctx context.Context) (int, error) {
+	name := c.names.StreamTasks()
+	stream, err := c.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, fmt.Errorf("%w: %s", ErrNoStream, name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", name, err)
+	}
+	has := stream.CachedInfo().Config.Metadata[metaPartitions]
+	n, err := strconv.Atoi(has)
+	if err != nil || n < 1 || n > PartitionsMax {
+		return 0, fmt.Errorf("stream %s: metadata %s is %q, want 1 to %d", name, metaPartitions, has, PartitionsMax)
+	}
+	return n, nil
 }
 
 // readAt reads the JSON at a key of a bucket into a value, and returns its revision; 0: there is none.

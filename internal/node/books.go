@@ -142,7 +142,11 @@ func CompareBooks(ctx context.Context, cfg config.Config, since time.Time) (repo
 	if err != nil {
 		return nil, err
 	}
-	return books.New(store, conn, cfg.Partitions, wire.PartitionOf, time.Now).Compare(ctx, since, options)
+	rows, err := store.Cursors(ctx) // a row for each partition: those of the settings need not be the nodes'
+	if err != nil {
+		return nil, err
+	}
+	return books.New(store, conn, max(1, len(rows)), wire.PartitionOf, time.Now).Compare(ctx, since, options)
 }
 
 // Journal is the state store as a comparison with the books of services reads it.

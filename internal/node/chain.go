@@ -173,7 +173,11 @@ func Heads(ctx context.Context, cfg config.Config) ([]chain.Head, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return conn.Heads(ctx, cfg.Partitions)
+	partitions, err := conn.Partitions(ctx) // those of the settings need not be the nodes'
+	if err != nil {
+		return nil, err
+	}
+	return conn.Heads(ctx, partitions)
 }
 
 // VerifyOptions are those of a check with a node's settings.

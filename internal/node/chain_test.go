@@ -152,6 +152,11 @@ func TestChainOfNodes(t *testing.T) {
 		}
 		return true
 	})
+	beside := cfg
+	beside.Partitions = 1 // whoever verifies need not know how many there are
+	if heads, err := Heads(t.Context(), beside); err != nil || len(heads) != cfg.Partitions {
+		t.Errorf("%d heads of %d partitions, %v", len(heads), cfg.Partitions, err)
+	}
 	if report.Unheld+report.Unsigned != 0 || !report.Proven() {
 		t.Errorf("report: %s", report.Sentence())
 	}

@@ -119,7 +119,7 @@ func MigrateTelling(ctx context.Context, url string, tell func(string)) error {
 }
 
 // Renew makes another installation of a copy of a database, which was one of the
-// installation that is named.
+// installation that is named. Error: nodes use it, so it is none.
 func Renew(ctx context.Context, url, was string) (id string, err error) {
 	store, err := dialects.Open(ctx, url, schema.Options{MaxConns: 2})
 	if err != nil {
@@ -128,7 +128,9 @@ func Renew(ctx context.Context, url, was string) (id string, err error) {
 	if err := store.CheckVersion(ctx); err != nil {
 		return "", errors.Join(fmt.Errorf("database: %w", err), store.Close())
 	}
-	id, err = store.Renew(ctx, was)
+	if err = unused(ctx, store, was); err == nil {
+		id, err = store.Renew(ctx, was)
+	}
 	return id, errors.Join(err, store.Close())
 }
 

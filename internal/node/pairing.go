@@ -217,6 +217,29 @@ func (p *pairing) beat(ctx context.Context) error {
 	return nil
 }
 
+// unused refuses the database of an installation while there are beats of nodes in it.
+func unused(ctx context.Context, store schema.Store, installation string) error {
+	paired, ok := store.(pairStore)
+	if !ok {
+		return nil
+	}
+	is, err := store.Chain(ctx) // it knows the id, whatever the namespace
+	if err != nil || is.Installation() != installation {
+		return err // of another one Renew says so
+	}
+	before, err := paired.Pairing(ctx)
+	for end := time.Now().Add(pairStill); err == nil && before.Beat != "" && time.Now().Before(end); {
+		if err = pause.For(ctx, pairEvery); err != nil {
+			break
+		}
+		var now schema.Pairing
+		if now, err = paired.Pairing(ctx); err == nil && now.Beat != before.Beat {
+			err = fmt.Errorf("the database is in use, by node %s: is the database URL that of the copy?", now.UsedBy)
+		}
+	}
+	return err
+}
+
 // newPairing is this node's; nil: its database is its own.
 func (n *Node) newPairing() *pairing {
 	store, ok := n.store.(pairStore)

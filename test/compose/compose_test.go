@@ -184,3 +184,46 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	}
 	return string(output)
 }
+
+// TestStandby: a standby that is killed while it copies the primary copies it again; it never starts from a part, nor as a
+// primary of its own.
+func TestStandby(t *testing.T) {
+	dir := t.TempDir()
+	data, bin := filepath.Join(dir, "data"), filepath.Join(dir, "bin")
+	for name, text := range map[string]string{
+		"hostname": "echo postgres-2\n",
+		"postgres": `cd "$PGDATA" && echo started from * of $(ls base)` + "\n",
+		// As a container that is killed, the script goes at once: in the copy, or just after it.
+		"pg_basebackup": `while [ "$1" != --pgdata ]; do shift; done
+mkdir -p "$2/base" && echo 17 >"$2/PG_VERSION" && [ "$KILLED" != in ] || kill -9 $PPID
+touch "$2/base/1" "$2/postgresql.conf" && [ "$KILLED" != after ] || kill -9 $PPID
+`,
+	} {
+		write(t, filepath.Join(bin, name), "#!/bin/sh\n"+text)
+		if err := os.Chmod(filepath.Join(bin, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs(filepath.Join(root, "deploy/postgres/standby.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(killed string) string {
+		command := exec.CommandContext(t.Context(), "/bin/sh", script)
+		command.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "PGDATA=" + data, "PGPORT=5432", "POSTGRES_USER=root", "PRIMARY=p", "SERVERS=p,q", "KILLED=" + killed}
+		output, _ := command.CombinedOutput() // what it says shows whether it started
+		return string(output)
+	}
+	for _, killed := range []string{"in", "after", "never", "never"} {
+		said, want := start(killed), ""
+		if killed == "never" {
+			want = "started from PG_VERSION base postgresql.conf standby.signal of 1\n"
+		}
+		if said != want {
+			t.Errorf("killed %s: %q, want %q", killed, said, want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"duly.dev/duly/internal/egress"
@@ -76,8 +77,11 @@ type UnreachableError struct {
 // Error says where the node was looked for and why it was not found.
 func (u *UnreachableError) Error() string {
 	id := "cli.unreachable"
-	if errors.Is(u.Err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(u.Err, context.DeadlineExceeded):
 		id = "cli.silent"
+	case errors.Is(u.Err, io.EOF), errors.Is(u.Err, io.ErrUnexpectedEOF), errors.Is(u.Err, syscall.ECONNRESET):
+		id = "cli.cut"
 	}
 	return say.Of(id, "address", u.Address, "error", u.Err)
 }

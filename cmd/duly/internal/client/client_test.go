@@ -55,6 +55,11 @@ func TestErrors(t *testing.T) {
 	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "is a node running there?") || !strings.Contains(err.Error(), "--timeout waits longer") {
 		t.Errorf("a node that is busy: %v", err)
 	}
+	dies := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	_, err = dies.Do(t.Context(), Request{Method: http.MethodPost, Path: "/v1/schedules/s/run-now"})
+	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "is a node running there?") || !strings.Contains(err.Error(), "may have been done") {
+		t.Errorf("a node that dies: %v", err)
+	}
 }
 
 // TestTokens: the command line says where a token is given, and refuses one that no header may have, without asking.

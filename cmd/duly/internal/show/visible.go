@@ -17,6 +17,7 @@ type Visible struct {
 
 	mu   sync.Mutex
 	part []byte // of a character that a write has begun
+	err  error  // of the first write that failed
 }
 
 // colour is what Page writes around a word. No other is let through: text that is concealed, or black on black, is not seen.
@@ -46,9 +47,19 @@ func (v *Visible) Write(p []byte) (int, error) {
 		text = text[size:]
 	}
 	if _, err := v.To.Write(out); err != nil {
+		if v.err == nil {
+			v.err = err
+		}
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// Lost is why something that was written did not arrive; nil: all did. A table has many writes, and no one looks at each.
+func (v *Visible) Lost() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.err
 }
 
 // Close writes what is left of a character that was not ended.
