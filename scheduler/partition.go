@@ -49,6 +49,10 @@ type partition struct {
 	lost bool
 }
 
+// unproven reports whether the store has to confirm that the partition is ours before a retry leaves: it did so too long ago, or by
+// a clock that was set back since.
+func (p *partition) unproven(now core.Instant) bool { return p.ownedAt.Elapsed(now, core.OwnedFor) }
+
 // agentSlots are the agents as one partition sees them.
 type agentSlots struct {
 	slots map[string]*agentSlot

@@ -21,7 +21,7 @@ func (s *Shard) prove(ctx context.Context) {
 	wanted := false
 	for i := range c.effects {
 		x := &c.effects[i]
-		wanted = wanted || x.effect.Again && !x.p.lost && now > x.p.ownedAt.Add(core.OwnedFor)
+		wanted = wanted || x.effect.Again && !x.p.lost && x.p.unproven(now)
 	}
 	if !wanted {
 		return

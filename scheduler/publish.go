@@ -79,7 +79,7 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
-		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x)) {
+		if x.effect.Again && (x.p.unproven(s.cycle.leave) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x)) {
 			s.withdrawRetry(x)
 			return
 		}

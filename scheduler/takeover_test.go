@@ -393,6 +393,33 @@ func TestRetryAfterASlowCommitIsProven(t *testing.T) {
 	}
 }
 
+// After the clock was set back no retry leaves by what the store had confirmed before.
+func TestRetryAfterTheClockWasSetBackIsProven(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(waitingPlan)
+	waits := func(id string) {
+		r.tasks(0, core.Submission{Type: "waiting", ID: id, At: r.now})
+		r.cycle()
+		r.unserved(r.one())
+		r.cycle()
+	}
+	retried := func() bool {
+		r.now = r.now.Add(100 * time.Millisecond)
+		r.cycle()
+		return len(r.bus.take()) > 0
+	}
+	waits("t1")
+	if !retried() {
+		t.Fatal("nothing is tried again")
+	}
+	r.now = r.now.Add(-time.Minute)
+	waits("t2")
+	r.steal(0)
+	if retried() {
+		t.Error("a retry leaves of a partition that is lost")
+	}
+}
+
 // laterStore lets something happen before it says which tasks are active.
 type laterStore struct {
 	*sim.MemStore

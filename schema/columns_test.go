@@ -145,9 +145,9 @@ func fieldOf[T any](of *T, name string) any {
 func TestEveryFieldHasAColumn(t *testing.T) {
 	of := schema.Columns()
 	columns := schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State)
-	elsewhere := []string{"Input", "Earlier", "WentBackAt", "LostUntil", "TakenUp", "Reopened", "Asked", "Result", "Steps"} // a task's, in its journal
-	replayed := append(slices.Clone(elsewhere), "FailedStep", "Why")                                                        // is read from there alone
-	base := core.Task{Seq: 1, Type: "t", State: core.StateError, Parent: 1, CreatedAt: 1}                                   // in error, so that it has a failure
+	elsewhere := []string{"Input", "Earlier", "WentBackAt", "BornAgain", "LostUntil", "TakenUp", "Reopened", "Asked", "Result", "Steps"} // a task's, in its journal
+	replayed := append(slices.Clone(elsewhere), "FailedStep", "Why")                                                                     // is read from there alone
+	base := core.Task{Seq: 1, Type: "t", State: core.StateError, Parent: 1, CreatedAt: 1}                                                // in error, so that it has a failure
 	record := core.Record{Seq: 1, Step: 1, Error: "no", At: 1}
 	for _, dialect := range dialectNames {
 		t.Run(dialect, func(t *testing.T) {

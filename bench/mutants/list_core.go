@@ -233,7 +233,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "keys-of-a-lost-life-are-new", invariant: 7, file: "internal/core/transition.go",
-		old: "if r.Seq == 1 {", new: "if r.Seq == 0 {",
+		old: "t.BornAgain || r.Seq == 1", new: "t.BornAgain || r.Seq == 0",
 		fault: "after a restore a do and an undo leave by keys that their services have forgotten, and take effect a second time",
 		run:   "^TestKeysOfALostLifeAreAsOldAsTheTask$",
 	},

@@ -166,7 +166,7 @@ var roundMutants = []mutant{
 	},
 	{
 		name: "late-run-that-is-there-is-not-waited-for", invariant: 9, file: "internal/schedules/runner.go",
-		old: "l.submitted, l.missed = append(l.submitted, run{at: at}), l.missed-1", new: "_, l.missed = at, l.missed-1",
+		old: "l.submitted, l.missed = append(l.submitted, one), l.missed-1", new: "_, l.missed = one, l.missed-1",
 		fault: "a run overlaps one that was submitted and not written down",
 		run:   "^TestLateRunThatIsThere$",
 	},

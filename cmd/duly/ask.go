@@ -177,7 +177,7 @@ func (c *undoCmd) Run(ctx context.Context, std streams) error {
 
 type resubmitCmd struct {
 	Step  string `help:"The step meant; refused if the task would start at another."`
-	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
+	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now, or its own if later)."`
 	found
 	acting
 }
@@ -198,7 +198,7 @@ func (c *resubmitCmd) Run(ctx context.Context, std streams) error {
 
 type editCmd struct {
 	Input string `help:"New input: JSON, @file or - (default: the present one in your editor, at a terminal)."`
-	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
+	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now, or its own if later)."`
 	Yes   bool   `help:"Do not ask after showing what differs."`
 	found
 	payloads

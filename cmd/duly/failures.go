@@ -89,7 +89,7 @@ type bulk struct {
 	Patch  string `help:"Edit each task's own input before it starts again: a JSON Merge Patch (RFC 7386) as JSON, @file or -. A task that it does not apply to is skipped."`
 	As     string `help:"Of resolve: processed or undone."`
 	Result string `help:"Of accept: the result of the step, as JSON, @file or -."`
-	Until  string `help:"Of resubmit: the new deadline, a time or a duration from now (default: the plan's time from now)."`
+	Until  string `help:"Of resubmit: the new deadline, a time or duration from now (default: the plan's time, or its own if later)."`
 	Found  string `enum:",absent,done" default:"" help:"What you have seen at the services of keys that are too old: of resubmit and edit absent, of undo done."`
 	reasoned
 }

@@ -22,7 +22,7 @@ type (
 		Patch   anyJSON           `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
 		Result  anyJSON           `json:"result,omitempty" doc:"of accept; of signal: the payload, absent: it is refused"`
 		Ask     string            `json:"ask,omitempty" doc:"of signal: the ask of the step that it answers, as the task shows it; absent: the only one. Another one: 409; none where it is needed: 428"`
-		Until   *time.Time        `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
+		Until   *time.Time        `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now, or its own if later"`
 		As      core.State        `json:"as,omitempty" doc:"of resolve: processed or undone"`
 		Found   core.ProbeOutcome `json:"found,omitempty" doc:"of resubmit and edit: absent, of undo: done: what you have seen at the service of a step whose key is too old to be used"`
 		Version int64             `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`

@@ -302,13 +302,10 @@ type scope struct {
 
 func scopeOf(ctx context.Context) scope {
 	actor := by(ctx)
-	s := scope{client: actor.Role == operate.RoleClient}
+	s := scope{client: actor.Role == operate.RoleClient, ids: actor.IDs()}
 	bound, _ := core.ParseLabels(actor.Labels) // those of a token were checked when it was made
 	for _, l := range bound {
-		switch {
-		case l.Key == operate.IDsLabel:
-			s.ids = l.Value
-		case s.client && !l.OfEngine():
+		if s.client && l.Key != operate.IDsLabel && !l.OfEngine() {
 			s.labels = append(s.labels, l)
 		}
 	}
@@ -333,11 +330,11 @@ func (s *scope) knows(id string, labels []core.Label) bool {
 
 // ownID refuses an id that the actor does not submit.
 func ownID(ctx context.Context, id string) *ingest.Refusal {
-	ids := scopeOf(ctx).ids
-	if strings.HasPrefix(id, ids) {
+	bad := by(ctx).Submits(id)
+	if bad == nil {
 		return nil
 	}
-	return ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.id-begins", "id", core.QuoteShort(id), "name", core.QuoteShort(by(ctx).Name), "ids", ids))
+	return ingest.Refuse(bad.Code, ingest.CauseForbidden, "%s", bad.Detail)
 }
 
 // told is an answer to a submission as its actor may have it: of a task of others no more than that its id is taken.

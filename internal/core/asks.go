@@ -124,6 +124,21 @@ func (t *Task) voidAnswers(p *Plan) StepSet {
 	return void.Set()
 }
 
+// opensAgain are the steps that an edit opens again: those whose answers it voids, and those of which nothing ran by the input of
+// that time, because a condition was false, a list empty, or the end of a wait over.
+func (t *Task) opensAgain(p *Plan) StepSet {
+	void := t.voidAnswers(p)
+	var again StepBuilder
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		over := s.Status == StepSkipped || s.Status == StepDone && (s.kind == kindEach && !s.Effect.byHand() || s.kind == kindWait)
+		if void.Has(i) || over && !s.begun {
+			again.Add(i)
+		}
+	}
+	return again.Set()
+}
+
 // anyAfter reports whether one of the steps that come after step i, directly or through others, is such.
 func (t *Task) anyAfter(p *Plan, i int, such func(*StepState) bool) bool {
 	var after StepBuilder
@@ -157,12 +172,16 @@ func (t *Task) Voids(p *Plan) (names []string) {
 // Voids is the same of the task of a view.
 func (v *View) Voids() []string { return v.task.Voids(v.plan) }
 
-// applyVoid forgets answers: the steps ask again, also where others that come after them are done.
+// applyVoid opens steps again, also where others that come after them are done. Answers are forgotten.
 func (t *Task) applyVoid(void StepSet) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; void.Has(i) {
 			t.Reopened = t.Reopened || s.Status.over()
-			*s = StepState{kind: s.kind, own: &StepOwn{}} // there are rows of it
+			if s.kind == kindCall { // its key is as old as it was
+				s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
+			} else {
+				*s = StepState{kind: s.kind, own: &StepOwn{}} // there are rows of it
+			}
 		}
 	}
 }

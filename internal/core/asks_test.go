@@ -161,6 +161,62 @@ func TestEditAsksWhatTheConditionSkipped(t *testing.T) {
 	}
 }
 
+// Elements says that dear input alone has a list of something.
+func (a dearAsker) Elements(step int) ([]byte, int, error) {
+	if dear, _ := a.When(step); dear {
+		return []byte(`["a"]`), 1, nil
+	}
+	return []byte(`[]`), 0, nil
+}
+
+// Until says that only dear input has time.
+func (a dearAsker) Until(step int) (Instant, error) {
+	if dear, _ := a.When(step); dear {
+		return a.r.now.Add(time.Minute), nil
+	}
+	return a.r.now, nil
+}
+
+// TestEditAsksWhatNothingRanFor: a step of which nothing ran by one input may run by another, and what comes after it waits for
+// it. What has run is not done again.
+func TestEditAsksWhatNothingRanFor(t *testing.T) {
+	for name, step := range map[string]Step{
+		"condition": {Name: "check", Agent: "agent.check", When: "input.cents > 1000"},
+		"list":      {Name: "parts", Kind: EachStep, Child: "part", Elements: "input.parts", Undoable: true},
+		"wait":      {Name: "wait", Kind: WaitStep, Until: "input.from"},
+	} {
+		p := askPlan()
+		step.After = []int{0}
+		p.Steps[1] = step
+		r := newRig(t, p)
+		r.birth(0)
+		r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Copy: r.task.Steps[0].Copy, Ask: dearAsker{r: r}})
+		if !r.task.Steps[1].Status.over() {
+			t.Fatalf("%s: something runs: %s", name, r.task)
+		}
+		r.answer(0)
+		r.refuses(3)
+		edit := func(input string) {
+			r.must(Event{Kind: EventEdit, Actor: person, Input: []byte(input), Ask: dearAsker{r: r}})
+		}
+		edit(`{"cents":999900}`)
+		if r.task.Steps[1].Out == 0 || r.task.Steps[3].Out != 0 {
+			t.Errorf("%s: it goes on by what the input before said: %s", name, r.task)
+			continue
+		}
+		if step.Kind == WaitStep {
+			r.late()
+		} else {
+			r.must(Event{Kind: map[bool]EventKind{true: EventChild, false: EventReply}[step.Kind == EachStep], Seq: r.task.Steps[1].Out, Result: []byte(`{}`)})
+		}
+		r.refuses(3)
+		edit(`{"cents":1}`)
+		if r.task.Steps[1].Status != StepDone || r.task.Steps[3].Out == 0 {
+			t.Errorf("%s: what has run is asked again: %s", name, r.task)
+		}
+	}
+}
+
 // TestAskToken: which answers are taken, by what they say of the ask: a token that is given must be that of the ask; one that
 // is not counts where there has been one ask, unless the step requires it.
 //

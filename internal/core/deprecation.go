@@ -2,8 +2,8 @@ package core
 
 import "fmt"
 
-// Deprecation marks a stored version of a plan: no submission begins by it, whether it names the version or none. What is
-// in flight keeps its version, and so do its children.
+// Deprecation marks a stored version of a plan: nothing begins by it, whether it names the version or none, and no child that is
+// not born yet. What is in flight keeps its version.
 type Deprecation struct {
 	Name    string
 	Version int64

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestBoundsOfRequests: what an operator gives a task is held to the plan's limits and to those of a task, the last that is
@@ -42,6 +43,25 @@ func TestBoundsOfRequests(t *testing.T) {
 	r.must(Event{Kind: EventAccept, Result: []byte("1234")})
 	if r.task.State != StateProcessed {
 		t.Fatal(r.task)
+	}
+}
+
+// TestStartsAgainByItsOwnDeadline: what starts again without a new deadline keeps one that is later than the plan's time from now.
+func TestStartsAgainByItsOwnDeadline(t *testing.T) {
+	for _, own := range []time.Duration{30 * time.Second, 24 * time.Hour} {
+		for _, ev := range []Event{{Kind: EventResubmit}, {Kind: EventEdit, Input: []byte(`1`)}, {Kind: EventAccept, Result: []byte(`1`)}} {
+			p := stepsPlan(2)
+			p.CompleteBy, p.Steps[0].OnExhausted = time.Minute, PolicyError
+			r := newRig(t, p)
+			r.own = r.now.Add(own)
+			r.birth(0)
+			r.answer(422)
+			r.now = r.now.Add(time.Second)
+			r.must(ev)
+			if want := max(r.own, r.now.Add(time.Minute)); r.task.Deadline != want {
+				t.Errorf("by its own deadline after %v it ends by %v from now, want %v", own, r.task.Deadline.Sub(r.now), want.Sub(r.now))
+			}
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ type Event struct {
 	Result []byte  // of Reply, Probed and Accept: JSON
 	Input  []byte  // of Edit: JSON
 	Step   string  // of Resubmit, Edit and Accept: the step meant; empty = the failed one; of Undo: see EventUndo
-	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now; of WentBack: when
+	Until  Instant // of Extend, Resubmit, Edit and Accept: the new task deadline; 0 = the plan's time from now, or its own if later; of WentBack: when
 	As     State   // of Resolve: StateProcessed or StateUndone
 	// WentBack is when the database went back, of a request about a task that has ended and whose journal does not note
 	// it yet; 0: nothing is to be noted. What the task goes on with is noted before the request.

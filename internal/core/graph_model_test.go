@@ -175,6 +175,7 @@ type judged struct {
 	done      bool
 	hand      bool // done by hand
 	begun     bool
+	ran       bool // it has begun, by the input before an edit too where that has not opened it again
 	signalled bool // its signal has been taken
 	used      bool // and the step has ended by it
 }
@@ -222,7 +223,8 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	return ""
 }
 
-// void forgets the answers that were for the input before an edit: but for those on which nothing rests any more.
+// void forgets the answers that were for the input before an edit, but for those on which nothing rests any more, and opens
+// what was skipped, or was done as a wait or a list is, without having run.
 func (g *graphJudge) void() {
 	for i := range g.p.Steps {
 		s := &g.steps[i]
@@ -230,9 +232,13 @@ func (g *graphJudge) void() {
 		for j := range g.p.Steps {
 			rests = rests || !g.steps[j].ok && g.p.Ancestors(j).Has(i)
 		}
-		if g.p.Steps[i].Kind == SignalStep && rests {
+		kind := g.p.Steps[i].Kind
+		open := s.ok && !s.ran && (!s.done || (kind == WaitStep || kind == EachStep) && !s.hand)
+		if kind == SignalStep && (rests || open) {
 			*s = judged{}
 		}
+		s.ok, s.done = s.ok && !open, s.done && !open
+		s.ran = s.ran && (s.ok || s.out != 0)
 	}
 }
 
@@ -351,7 +357,7 @@ func (g *graphJudge) begins(r *Record, when func(step int) bool) string {
 		if ps.When != "" && !when(r.Next) {
 			return fmt.Sprintf("G7: row %d begins step %d, whose condition is false", r.Seq, r.Next)
 		}
-		s.begun = true
+		s.begun, s.ran = true, true
 	} else if r.State == StateUndoing {
 		if i := g.callsOut(); i >= 0 && !heard {
 			return fmt.Sprintf("G2: row %d undoes step %d while the do of row %d is out at step %d", r.Seq, r.Next, g.steps[i].out, i)

@@ -293,6 +293,37 @@ func TestKeysOfALostLifeAreAsOldAsTheTask(t *testing.T) {
 	}
 }
 
+// A task that is born again may have come to its next round in the lost time, too: keys of that round are as old as the task.
+//
+// covers: W5, inv7
+func TestKeysOfANextRoundOfALostLife(t *testing.T) {
+	for _, age := range []time.Duration{20 * time.Hour, 25 * time.Hour} {
+		p := stepsPlan(1)
+		p.CompleteBy = 48 * time.Hour
+		r := newRig(t, p)
+		r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Input: []byte(`{}`), Deadline: r.now.Add(p.CompleteBy)}
+		r.now = r.now.Add(2 * time.Hour)
+		Birth(r.plan, r.task, &Event{Kind: EventWentBack, At: r.now, Actor: node, Until: r.now}, &r.out)
+		r.commit(&Task{})
+		r.answer(422) // the service has undone it
+		for n := 0; n < 100 && !r.task.State.Ended(); n++ {
+			if r.task.Out() < 0 {
+				r.wait()
+				continue
+			}
+			r.answer(0)
+		}
+		if r.task.State != StateUndone {
+			t.Fatal(r.task)
+		}
+		r.now = r.task.CreatedAt.Add(age)
+		r.must(Event{Kind: EventResubmit, Actor: person})
+		if out, forgotten := r.task.Out() >= 0, age > 24*time.Hour; out == forgotten {
+			t.Errorf("in a round of its own after %v, by a key that may be as old: a command leaves: %v; %s", age, out, r.task)
+		}
+	}
+}
+
 // The key of an undo is free once a person has looked, also of a step that is done: a task that was born again after the database
 // went back may have used it.
 //

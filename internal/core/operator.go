@@ -46,11 +46,11 @@ func (d *decision) resubmit() error {
 	d.noteFound(step)
 	r := d.record(KindResubmitted, step)
 	r.StepStatus, r.Attempt, r.Deadline, r.Input = StepWaiting, 0, until, input
-	switch void := d.t.voidAnswers(d.p); {
+	switch again := d.t.opensAgain(d.p); {
 	case d.t.State == StateUndone:
 		r.Round++
-	case input != nil && !void.Empty():
-		r.Result = stepList(void)
+	case input != nil && !again.Empty():
+		r.Result = stepList(again)
 	}
 	d.finish(&r, StateProcessing)
 	return nil
@@ -141,11 +141,12 @@ func (d *decision) newInput() ([]byte, error) {
 }
 
 // newDeadline is the deadline that a resubmit or an accept gives the task. Its own has usually passed, or leaves
-// too little: where none is named, the plan's time counts from now, or from the start of a task that starts later.
+// too little: where none is named, the plan's time counts from now, or from the start of a task that starts later. A later
+// one is kept: it was the submitter's word, or an operator's.
 func (d *decision) newDeadline() (Instant, error) {
 	until, from := d.ev.Until, max(d.at, d.t.StartAt)
 	if until == 0 {
-		until = from.Add(d.p.CompleteBy)
+		until = max(from.Add(d.p.CompleteBy), d.t.Deadline)
 	}
 	switch {
 	case until <= d.at:

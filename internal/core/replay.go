@@ -39,7 +39,7 @@ func Play(p *Plan, saved *Saved) *Player {
 	t := &pl.t
 	t.Seq, t.Failures, t.Round = 0, 0, 0
 	t.FailedStep, t.Why, t.Earlier, t.Result = 0, "", nil, nil
-	t.WentBackAt, t.LostUntil = 0, 0
+	t.WentBackAt, t.BornAgain, t.LostUntil = 0, false, 0
 	if p != nil {
 		t.Steps = newSteps(p)
 	}

@@ -107,9 +107,10 @@ type Task struct {
 	WentBackAt Instant // when it was last noted that steps may have run which the journal does not know; 0: never
 	LostUntil  Instant // after this no command of the time that the database has lost can take effect; 0: none was lost
 
-	TakenUp  int64 // the newest journal row that resubmitted it, accepted a step or moved it to another version; 0: none
-	Reopened bool  // a step is to be done again in this round though others that come after it are done
-	Asked    bool  // its undo, or its end, is what a person or its caller asked for, and no failure
+	TakenUp   int64 // the newest journal row that resubmitted it, accepted a step or moved it to another version; 0: none
+	Reopened  bool  // a step is to be done again in this round though others that come after it are done
+	BornAgain bool  // the database knew nothing of it: its keys may have been used since it was submitted
+	Asked     bool  // its undo, or its end, is what a person or its caller asked for, and no failure
 
 	FailedStep int    // 1 + index of the step that failed last in this round; 0: none
 	Why        string // text of the newest failure or reason that says why the task is where it is

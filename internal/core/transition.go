@@ -98,13 +98,8 @@ func (t *Task) applyInput(input []byte) {
 // what is done is done again, by the same key and the same input, in a task that has ended or is being undone when it
 // starts again. What was done by hand is not: its service would do it a second time.
 func (t *Task) applyWentBack(r *Record) {
-	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
-	// Of a task that the database does not know any more all keys may be as old as itself.
-	used, undoUsed := r.At, Instant(0)
-	if r.Seq == 1 {
-		used = min(max(t.CreatedAt, t.StartAt), r.At)
-		undoUsed = used
-	}
+	t.WentBackAt, t.BornAgain, t.LostUntil = r.At, t.BornAgain || r.Seq == 1, max(t.LostUntil, r.EffectsPossibleUntil)
+	used, undoUsed := t.lostUse()
 	// Only a task that goes forward, or that may be resubmitted in the same round, does again what is done. Another
 	// is being undone, or is only taken up by an undo or in a new round: it has more to undo, and nothing to do.
 	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError
@@ -124,6 +119,16 @@ func (t *Task) applyWentBack(r *Record) {
 	}
 }
 
+// lostUse is since when the keys of a do, and of an undo, may have been used in time that is lost. Of a task that the database did
+// not know any more all keys may be as old as itself.
+func (t *Task) lostUse() (used, undoUsed Instant) {
+	if !t.BornAgain {
+		return t.WentBackAt, 0
+	}
+	used = min(max(t.CreatedAt, t.StartAt), t.WentBackAt)
+	return used, used
+}
+
 // applyRepeat lets a step that may have been undone, since the database went back, begin again.
 func (s *StepState) applyRepeat() {
 	if s.Effect.is == effectLost && s.Status == StepDone && s.kind == kindCall {
@@ -134,9 +139,10 @@ func (s *StepState) applyRepeat() {
 // applyRoundAfterWentBack makes the steps of a new round ones that may have an effect: in the time that is lost the task
 // may have come to this round as well, by the same keys.
 func (t *Task) applyRoundAfterWentBack() {
+	used, undoUsed := t.lostUse()
 	for i := range t.Steps {
 		if s := &t.Steps[i]; !s.kind.passive() {
-			s.Effect, s.Used = StepEffect{is: effectPossible, Open: t.LostUntil}, t.WentBackAt
+			s.Effect, s.Used, s.UndoUsed = StepEffect{is: effectPossible, Open: t.LostUntil}, used, undoUsed
 		}
 	}
 }

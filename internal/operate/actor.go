@@ -3,6 +3,10 @@ package operate
 import (
 	"context"
 	"errors"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 type actorKey struct{}
@@ -22,4 +26,24 @@ func ForAll(ctx context.Context) context.Context { return context.WithValue(ctx,
 func ActorFrom(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)
 	return a, ok
+}
+
+// IDs is what the ids begin with that the actor submits; empty: any are its own to take.
+func (a Actor) IDs() string {
+	bound, _ := core.ParseLabels(a.Labels) // those of a token were checked when it was made
+	for _, l := range bound {
+		if l.Key == IDsLabel {
+			return l.Value
+		}
+	}
+	return ""
+}
+
+// Submits refuses an id, or what ids begin with, that the actor does not submit.
+func (a Actor) Submits(id string) *Refusal {
+	ids := a.IDs()
+	if strings.HasPrefix(id, ids) {
+		return nil
+	}
+	return &Refusal{Code: 403, Detail: say.Of("refuse.id-begins", "id", core.QuoteShort(id), "name", core.QuoteShort(a.Name), "ids", ids)}
 }

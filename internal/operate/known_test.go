@@ -98,7 +98,7 @@ func (s *stamps) Deprecate(_ context.Context, name string, version int64, at cor
 }
 
 // TestDeprecateWhatOthersCall: the last version of a plan of which others have children is deprecated only when that is
-// insisted on; those are named. One of several versions, and one that only deprecated plans call, is.
+// insisted on; those are named, deprecated ones too, whose tasks in flight go on. One of several versions is.
 //
 // covers: OP16
 func TestDeprecateWhatOthersCall(t *testing.T) {
@@ -115,7 +115,8 @@ func TestDeprecateWhatOthersCall(t *testing.T) {
 		{operate.Deprecate{Name: "order", Version: 2}, `version 2 is the last of plan "order" that is not deprecated`},
 		{operate.Deprecate{Name: "order", Version: 2, EvenIfCalled: true}, ""},
 		{operate.Deprecate{Name: "trip", Version: 3}, ""},
-		{operate.Deprecate{Name: "gift", Version: 1}, ""},
+		{operate.Deprecate{Name: "gift", Version: 1}, `these steps, whose children are of it, fail then: plan trip version 3, step wrap`},
+		{operate.Deprecate{Name: "gift", Version: 1, EvenIfCalled: true}, ""},
 	} {
 		was := len(store.Deprecations)
 		x.ask.Reason = "old"

@@ -91,7 +91,7 @@ func (s *Scheduling) view(one Schedule) ScheduleView {
 func (s *Scheduling) PutSchedule(ctx context.Context, by Actor, spec schedule.Spec, reason string) (ScheduleView, error) {
 	put := Act{By: by, Action: "schedule.put", Target: scheduleTarget(spec.Name), Reason: reason}
 	no := func(bad *Refusal) (ScheduleView, error) { return ScheduleView{}, s.Desk.Note(ctx, &put, bad) }
-	if bad := firstOf(CheckOperator(by, put.Action), CheckReason(reason)); bad != nil {
+	if bad := firstOf(CheckOperator(by, put.Action), by.Submits(spec.Name+"-"), CheckReason(reason)); bad != nil {
 		return no(bad)
 	}
 	now := s.Now().UTC()
@@ -367,7 +367,7 @@ const ScheduleRunNow = "schedule.run_now"
 // RunSchedule implements Schedules. Two requests within a second are one task.
 func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
 	now := Act{By: by, Action: ScheduleRunNow, Target: scheduleTarget(name), Reason: reason, Away: true}
-	if bad := firstOf(CheckOperator(by, now.Action), CheckReason(reason)); bad != nil {
+	if bad := firstOf(CheckOperator(by, now.Action), by.Submits(name+"-"), CheckReason(reason)); bad != nil {
 		return ScheduleRun{}, s.Desk.Note(ctx, &now, bad)
 	}
 	is, err := s.Store.ScheduleByName(ctx, name)

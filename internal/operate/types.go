@@ -89,7 +89,7 @@ type Request struct {
 	Input  json.RawMessage `json:"input,omitempty"`  // of edit
 	Patch  json.RawMessage `json:"patch,omitempty"`  // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
 	Result json.RawMessage `json:"result,omitempty"` // of accept; of signal: the payload, none refuses
-	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
+	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now, or its own if later
 	Ask    string          `json:"ask,omitempty"`    // of signal: the token of the ask that it answers, see core.Task.AskToken
 	As     core.State      `json:"as,omitempty"`     // of resolve: processed or undone
 	// Found is, of undo, resubmit and edit, what a person has found at the service of a step whose key is too old: done or absent.

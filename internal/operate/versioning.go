@@ -104,7 +104,7 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, d Deprecate) (left
 		}
 		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: says})
 	}
-	if callers := callersOf(name, plans, marked); left == 0 && !undo && !d.EvenIfCalled && len(callers) > 0 {
+	if callers := callersOf(name, plans); left == 0 && !undo && !d.EvenIfCalled && len(callers) > 0 {
 		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 409, Field: "version", Insist: EvenIfCalled,
 			Detail: say.Of("refuse.called", "version", version, "plan", core.QuoteShort(name), "callers", core.ShortText(strings.Join(callers, ", "), core.WordsBytesMax))})
 	}
@@ -120,12 +120,13 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, d Deprecate) (left
 	return left, nil
 }
 
-// callersOf names the steps with children of a plan, of the versions that take submissions.
-func callersOf(name string, plans []core.Plan, marked core.Deprecations) (all []string) {
+// callersOf names the steps with children of a plan. Versions that take no submission are among them: their tasks in flight have
+// children yet.
+func callersOf(name string, plans []core.Plan) (all []string) {
 	for k := range plans {
 		p := &plans[k]
 		for i := range p.Steps {
-			if p.Steps[i].Child == name && !marked.Has(p.Name, p.Version) {
+			if p.Steps[i].Child == name {
 				all = append(all, say.Of("version.step", "plan", p.Name, "version", p.Version, "step", p.Steps[i].Name))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,8 +76,9 @@ type Runner struct {
 	log    *slog.Logger
 
 	again     map[string]*retry // of schedules whose submissions fail
-	outcomeAt time.Time
+	outcomeAt core.Instant      // when it was last looked what became of tasks
 	skipped   map[string]string // by schedule: the task for which it was told that runs are left out
+	unwritten map[string][]run  // by schedule: what was submitted and could not be written down
 
 	mu    sync.Mutex // of what follows
 	stats Stats
@@ -85,7 +87,8 @@ type Runner struct {
 // retry is when a submission that failed is tried again.
 type retry struct {
 	tries int
-	at    time.Time
+	from  core.Instant
+	wait  time.Duration
 	why   string
 	due   time.Time // of the run that it is about
 }
@@ -93,7 +96,7 @@ type retry struct {
 // NewRunner makes a runner, which does nothing until Run.
 func NewRunner(cfg Config, store operate.ScheduleStore, tasks Tasks, submit operate.Submitter, leader Leader, log *slog.Logger) *Runner {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
-	return &Runner{cfg: cfg, store: store, tasks: tasks, submit: submit, leader: leader, log: log, again: map[string]*retry{}, skipped: map[string]string{}}
+	return &Runner{cfg: cfg, store: store, tasks: tasks, submit: submit, leader: leader, log: log, again: map[string]*retry{}, skipped: map[string]string{}, unwritten: map[string][]run{}}
 }
 
 // Run carries schedules out until ctx ends. What fails is reported, and done again in the next round.
@@ -124,6 +127,7 @@ func (r *Runner) round(ctx context.Context) error {
 	if !r.leader.Leads() {
 		clear(r.again)
 		clear(r.skipped)
+		clear(r.unwritten)
 		r.standing(r.cfg.Now())
 		return nil
 	}
@@ -149,6 +153,7 @@ func (r *Runner) round(ctx context.Context) error {
 			delete(r.again, name)
 		}
 	}
+	maps.DeleteFunc(r.unwritten, func(name string, _ []run) bool { return !seen[name] })
 	r.standing(r.cfg.Now())
 	return failed
 }
@@ -167,10 +172,10 @@ func (r *Runner) standing(now time.Time) {
 // outcomes writes down what became of tasks that were submitted last.
 func (r *Runner) outcomes(ctx context.Context) error {
 	now := r.cfg.Now()
-	if now.Before(r.outcomeAt) {
+	if !r.outcomeAt.Elapsed(core.InstantOf(now), outcomeEvery) {
 		return nil
 	}
-	r.outcomeAt = now.Add(outcomeEvery)
+	r.outcomeAt = core.InstantOf(now)
 	open, err := r.store.ScheduleTasks(ctx)
 	if err != nil || len(open) == 0 {
 		return err
@@ -243,7 +248,7 @@ func (r *Runner) states(ctx context.Context, tasks []operate.ScheduleTask) (map[
 // look submits what of one schedule has come due, and writes down what became of it.
 func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
 	now := r.cfg.Now()
-	if a := r.again[s.Name]; a != nil && now.Before(a.at) {
+	if a := r.again[s.Name]; a != nil && !a.from.Elapsed(core.InstantOf(now), a.wait) {
 		return nil
 	}
 	parsed, err := schedule.Parse(&s.Spec)
@@ -298,7 +303,15 @@ func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldes
 		return changed
 	})
 	if written != nil {
+		for _, one := range l.submitted {
+			if !slices.ContainsFunc(r.unwritten[s.Name], func(u run) bool { return u.at.Equal(one.at) }) {
+				r.unwritten[s.Name] = append(r.unwritten[s.Name], one)
+			}
+		}
 		return s, fmt.Errorf("schedule %s: %w", s.Name, written)
+	}
+	if own := r.unwritten[s.Name]; len(own) > 0 {
+		r.unwritten[s.Name] = slices.DeleteFunc(own, func(u run) bool { return !u.at.After(is.Cursor) })
 	}
 	r.count(l, told)
 	if told > 0 {
@@ -321,7 +334,7 @@ func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldes
 }
 
 // found takes those for submitted that are too late by now and are there: who submitted them was stopped before it was
-// written down.
+// written down. Those that this leader submitted itself may not have been read from the stream yet.
 func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, l *looked) error {
 	var runs []time.Time
 	var ids []string
@@ -334,8 +347,13 @@ func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operat
 		return fmt.Errorf("tasks of runs that are too late: %w", err)
 	}
 	for i, at := range runs {
-		if _, found := there[ids[i]]; found {
-			l.submitted, l.missed = append(l.submitted, run{at: at}), l.missed-1
+		_, found := there[ids[i]]
+		one := run{at: at}
+		if own := slices.IndexFunc(r.unwritten[s.Name], func(u run) bool { return u.at.Equal(at) }); own >= 0 {
+			one, found = r.unwritten[s.Name][own], true
+		}
+		if found {
+			l.submitted, l.missed = append(l.submitted, one), l.missed-1
 		}
 	}
 	return nil
@@ -383,8 +401,17 @@ func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *opera
 	return nil
 }
 
-// busy reports whether the task before has not ended.
+// busy reports whether the task before has not ended, or the run before that, where an operator has asked for a task beside it.
 func (r *Runner) busy(ctx context.Context, s *operate.Schedule, l *looked) (bool, error) {
+	if before := schedule.ID(s.Name, s.Last); !s.Last.IsZero() && before != s.LastTask {
+		states, err := r.tasks.States(ctx, []string{before})
+		if err != nil {
+			return false, fmt.Errorf("task %s, of the run before: %w", before, err)
+		}
+		if is, there := states[before]; there && !is.closed() {
+			return true, nil
+		}
+	}
 	if s.LastTask == "" || s.Outcome != "" {
 		return false, nil
 	}
@@ -429,7 +456,7 @@ func (r *Runner) fails(name string, now, due time.Time, err error) {
 		r.again[name] = a
 	}
 	a.tries++
-	a.at, a.why, a.due = now.Add(core.Backoff(retryFirst, retryMost, a.tries, 1)), err.Error(), due
+	a.from, a.wait, a.why, a.due = core.InstantOf(now), core.Backoff(retryFirst, retryMost, a.tries, 1), err.Error(), due
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Failed++

@@ -159,6 +159,65 @@ func TestRunNowBehindABacklog(t *testing.T) {
 	}
 }
 
+// TestRunNowBesideALongRun: a task that an operator has submitted beside a run ends before it. The next run waits for the run.
+//
+// covers: L9
+func TestRunNowBesideALongRun(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.wait(10 * time.Minute)
+	now, err := w.service().RunSchedule(t.Context(), olga, "s", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.end(now.Task, core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 2 || s.Skipped != 1 {
+		t.Fatalf("submitted %v, row %+v: want the next run to be left out for the first", w.order, s)
+	}
+	w.end(w.order[0], core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 3 || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want a run after both", w.order, s)
+	}
+}
+
+// TestUnreadRunIsNotMissed: a run that the leader submitted and could not write down is not missed when its time is over before
+// it is read, and with skip the next run does not overlap it.
+//
+// covers: L9
+func TestUnreadRunIsNotMissed(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "10m" })
+	var late []missed
+	r := w.teller(&late, nil)
+	w.unread = true
+	w.wait(time.Hour)
+	w.putFails = 2
+	for range 2 {
+		if err := r.round(t.Context()); err == nil {
+			t.Fatal("the write is said to have happened")
+		}
+	}
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 1 || s.Submitted != 1 || s.Skipped != 1 || s.Missed != 0 || len(late) > 0 {
+		t.Errorf("submitted %v, row %+v, told %v: want one run that is waited for, and one that is left out", w.order, s, late)
+	}
+	w.read()
+	w.end(w.order[0], core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 2 || s.Submitted != 2 {
+		t.Errorf("submitted %v, row %+v: want a run after it", w.order, s)
+	}
+}
+
 // TestReadBetweenTwoLooks: a task that is stored after it was looked for, and before it is known that its submission has been
 // read, is not forgotten.
 //
@@ -493,6 +552,50 @@ func TestFails(t *testing.T) {
 	round(t, r)
 	if s := w.row(t); s.Missed != 1 || s.Submitted != 1 {
 		t.Errorf("missed %d, submitted %d, want 1 and 1", s.Missed, s.Submitted)
+	}
+}
+
+// TestClockSetBack: after the clock was set back a submission that failed is tried again as soon as before, and what became of
+// tasks is looked at as soon.
+func TestClockSetBack(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "12h" })
+	r := w.runner(t, nil)
+	w.refuse = &operate.Refusal{Code: 503, Detail: "busy"}
+	w.wait(5 * time.Hour)
+	round(t, r)
+	w.refuse = nil
+	w.wait(-time.Hour)
+	round(t, r)
+	if len(w.order) == 0 {
+		t.Fatal("the submission that failed waits for the clock")
+	}
+	w.end(w.order[len(w.order)-1], core.StateProcessed, "")
+	w.wait(-10 * time.Minute)
+	round(t, r)
+	if s := w.row(t); s.Outcome != core.StateProcessed {
+		t.Errorf("row %+v: want the end of its task", s)
+	}
+}
+
+// TestScheduleOfOtherIDs: whose token says what the ids begin with that it submits makes and runs no schedule of other ids.
+func TestScheduleOfOtherIDs(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	svc, ann := w.service(), operate.Actor{Name: "ann", Role: operate.RoleOperator, Via: "http", Labels: "duly-ids=acme-,tenant=acme"}
+	for name, free := range map[string]bool{"acme-nightly": true, "acme": true, "acmes": false, "s": false} {
+		_, put := svc.PutSchedule(t.Context(), ann, schedule.Spec{Name: name, Type: "payout", Input: []byte(`{}`), Every: "1h"}, "")
+		_, run := svc.RunSchedule(t.Context(), ann, name, "")
+		for what, err := range map[string]error{"put": put, "run": run} {
+			if bad, refused := errors.AsType[*operate.Refusal](err); free != (err == nil) || !free && (!refused || bad.Code != 403) {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+		}
+	}
+	for _, id := range w.order {
+		if !strings.HasPrefix(id, "acme-") {
+			t.Errorf("submitted %s", id)
+		}
 	}
 }
 

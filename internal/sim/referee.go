@@ -30,6 +30,7 @@ type refereed struct {
 
 	failed    bool // for good: it is not done again, unless an operator says so
 	begun     bool
+	ran       bool // it has begun, by the input before an edit too where that has not opened it again
 	begunLate bool // its time was over when it began: what made it begin was read late
 	ok        bool // done, or skipped: what comes after may begin
 	done      bool
@@ -120,16 +121,22 @@ func (r *referee) take(j *core.Record, p *core.Plan, when func(step int) bool) (
 	return answered, err
 }
 
-// void forgets the answers to signals that were for another input: an edit asks again, but for what nothing rests on.
+// void forgets the answers to signals that were for another input: an edit asks again, but for what nothing rests on. What was
+// skipped, or was done as a wait or a list is, without having run is open again.
 func (r *referee) void(p *core.Plan) {
 	for i := range p.Steps {
 		rests := !r.step(i).ok
 		for k := range p.Steps {
 			rests = rests || !r.step(k).ok && p.Ancestors(k).Has(i)
 		}
-		if p.Steps[i].Kind == core.SignalStep && rests {
-			*r.step(i) = refereed{}
+		s := r.step(i)
+		kind := p.Steps[i].Kind
+		open := s.ok && !s.ran && (!s.done || (kind == core.WaitStep || kind == core.EachStep) && !s.hand)
+		if kind == core.SignalStep && (rests || open) {
+			*s = refereed{}
 		}
+		s.ok, s.done = s.ok && !open, s.done && !open
+		s.ran = s.ran && (s.ok || s.out != 0)
 	}
 }
 
@@ -322,7 +329,7 @@ func (r *referee) begin(j *core.Record, p *core.Plan, when func(step int) bool) 
 	if !j.Undo && !heard {
 		s.dos++
 	}
-	s.begun, s.open = s.begun || !j.Undo, j.Undo
+	s.begun, s.ran, s.open = s.begun || !j.Undo, s.ran || !j.Undo, j.Undo
 	if kind == core.SignalStep && !j.Undo {
 		s.signalled = false // it begins again when what stopped its task is accepted
 	}

@@ -290,7 +290,7 @@ func endsBy(j *core.Record) bool {
 // columns is what the task's row keeps of it.
 func columns(t *core.Task) core.Task {
 	c := *t
-	c.Steps, c.FailedStep, c.Why, c.Earlier, c.Result, c.WentBackAt, c.LostUntil, c.TakenUp, c.Reopened, c.Asked = nil, 0, "", nil, nil, 0, 0, 0, false, false
+	c.Steps, c.FailedStep, c.Why, c.Earlier, c.Result, c.WentBackAt, c.BornAgain, c.LostUntil, c.TakenUp, c.Reopened, c.Asked = nil, 0, "", nil, nil, 0, false, 0, 0, false, false
 	return c
 }
 

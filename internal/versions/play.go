@@ -88,7 +88,7 @@ func newReading(old, p *core.Plan, saved *core.Saved, evaluate Evaluate) *readin
 	r := &reading{old: old, p: p, saved: saved, evaluate: evaluate, player: core.Play(old, saved), ahead: core.Play(old, saved)}
 	t := saved.Row
 	t.Seq, t.Failures, t.Round, t.FailedStep, t.Why, t.Earlier, t.Result, t.Steps = 0, 0, 0, 0, "", nil, nil, nil
-	t.State, t.WaitsFor, t.LockedBy, t.UpdatedAt, t.EndedAt, t.EndNumber, t.WentBackAt, t.LostUntil, t.Deadline, t.Bound = "", "", "", 0, 0, 0, 0, 0, 0, 0
+	t.State, t.WaitsFor, t.LockedBy, t.UpdatedAt, t.EndedAt, t.EndNumber, t.WentBackAt, t.BornAgain, t.LostUntil, t.Deadline, t.Bound = "", "", "", 0, 0, 0, 0, false, 0, 0, 0
 	t.PlanVersion = p.Version
 	r.t = &t
 	return r
