@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 // End is how a task ended, or that a submission was refused, as the event stream has it.
@@ -69,11 +70,12 @@ func (c *Client) ends(ctx context.Context, typ string, after uint64, yield func(
 // hears nothing until it has grown as far.
 var errRemade = errors.New("the stream was made again")
 
-// endsLook is how often a reader of ends looks whether it is still the same stream, besides when it falls silent.
+// endsLook is how often a reader of events looks whether it is still the same stream, besides when it falls silent.
 const endsLook = 10 * time.Second
 
 // endsIn yields ends of a stream as it is after a position, and returns the position of the last message.
 func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ string, after uint64, yield func(End, error) bool) (last uint64, err error) {
+	identity := natsbus.IdentityOf(is)
 	ctx, cancel := context.WithCancel(ctx)
 	messages, failed, silent := make(chan jetstream.Msg), make(chan error, 1), make(chan struct{}, 1)
 	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
@@ -108,8 +110,7 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 		case <-silent:
 		case <-look.C:
 		}
-		// What cannot be asked now is asked with the next look.
-		if now, err := c.js.Stream(ctx, c.names.StreamEvents()); err == nil && (!now.CachedInfo().Created.Equal(is.Created) || now.CachedInfo().State.LastSeq < after) {
+		if identity.Check(ctx, c.js, c.names.StreamEvents(), after) != nil {
 			return after, errRemade
 		}
 	}
@@ -140,7 +141,7 @@ func (c *Client) endsOf(typ string, msg jetstream.Msg, yield func(End, error) bo
 const eventsHeartbeat = 1500 * time.Millisecond
 
 // events reads the event stream about a type until stop, which waits for read to return. failed, of one element, takes what
-// the library does not heal by itself; silent, too, that there was trouble which it does. silent may be nil.
+// the library does not heal by itself; silent, too, that there was trouble which it does.
 func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedConsumerConfig, read func(jetstream.Msg), failed chan<- error, silent chan<- struct{}) (stop func(), err error) {
 	from.FilterSubjects, from.InactiveThreshold = []string{c.names.EventSubject(typ, "*")}, 10*time.Second
 	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), from)
