@@ -511,9 +511,10 @@ func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pa
 		o.over = now
 	}
 	stands := o.asked > standOver*p.rate*p.share
+	is := time.Duration(standOver*float64(wait)) + target // one that was longer, or is still opening, limits nothing
 	switch {
-	case p.limit == 0 && o.over != 0 && now.Sub(o.over) >= standFor && stands:
-		p.limit = time.Duration(standOver*float64(wait)) + target
+	case stands && o.over != 0 && now.Sub(o.over) >= standFor && (p.limit == 0 || p.limit > is):
+		p.limit = is
 	case p.limit == 0:
 	case wait < time.Duration(standOpen*float64(target)):
 		if p.limit += time.Duration(standRise * float64(passed)); p.limit > waitMost {

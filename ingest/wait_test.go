@@ -372,6 +372,33 @@ func TestStandingQueueIsCut(t *testing.T) {
 	}
 }
 
+// TestLimitIsOfTheQueueThatStands: a limit that was made while the wait was long, as when the scheduler had slowed down for a
+// while, does not keep a queue that stands now as long as deadlines allow.
+//
+// covers: I6
+func TestLimitIsOfTheQueueThatStands(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.plans.now["order"].CompleteBy = 3 * time.Minute
+	q.tell()
+	load := func(seconds int) {
+		for range 4 * seconds {
+			q.offer(375) // 1.5 times what it begins
+			q.pass(250 * time.Millisecond)
+		}
+	}
+	load(8)
+	q.rate = 60
+	load(20)
+	if limit := q.pace().limit; limit < time.Minute {
+		t.Fatalf("the limit of a slow scheduler's queue is %v", limit)
+	}
+	q.rate = 1000
+	load(60)
+	if wait := q.wait(); wait > 3*time.Second {
+		t.Errorf("a minute after it is fast again the wait is %v, the limit %v", wait, q.pace().limit)
+	}
+}
+
 // TestBurstThatDrainsIsNotCut: after a spike whose queue drains, however slowly, all is taken that has the time.
 func TestBurstThatDrainsIsNotCut(t *testing.T) {
 	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })

@@ -173,6 +173,7 @@ const (
 	readersMost = 200 // streams at a time
 	readersSlow = 20  // of them, which read nothing
 	readersLook = 4 * time.Second
+	readersWait = 20 * time.Second // until each has heard something, on a machine without a processor to spare
 )
 
 // reader is one stream of the API that is read.
@@ -266,14 +267,18 @@ func manyReaders(ctx context.Context, w *world, in *injection) error {
 	if err != nil {
 		return err
 	}
-	mute := 0
-	for _, r := range all {
-		if r.count() == 0 {
-			mute++
+	mute := func() (n int) {
+		for _, r := range all {
+			if r.count() == 0 {
+				n++
+			}
 		}
+		return n
 	}
-	if mute > 0 {
-		in.wrong = append(in.wrong, fmt.Sprintf("%d of %d streams tell nothing", mute, len(all)))
+	heard, stop := context.WithTimeout(ctx, readersWait)
+	defer stop()
+	if w.await(heard, "streams tell nothing", func(context.Context) (bool, error) { return mute() == 0, nil }) != nil {
+		in.wrong = append(in.wrong, fmt.Sprintf("%d of %d streams tell nothing", mute(), len(all)))
 	}
 	in.on = fmt.Sprintf("%d readers, %d more that read nothing, %d refused", len(all), len(slow), refused)
 	door := w.role("ingest")

@@ -69,7 +69,8 @@ func (w *world) paused(ctx context.Context, in *injection, byLabel bool, held dr
 	if err := pause(ctx, pauseSeen); err != nil {
 		return err
 	}
-	err := errors.Join(w.submitMends(ctx, north, duly.Label(laneKey, "north")), w.submitMends(ctx, south, duly.Label(laneKey, "south")))
+	ends := duly.Within(operatorMax) // none is undone because the pause lasts
+	err := errors.Join(w.submitMends(ctx, north, duly.Label(laneKey, "north"), ends), w.submitMends(ctx, south, duly.Label(laneKey, "south"), ends))
 	if err != nil {
 		return err
 	}

@@ -86,14 +86,14 @@ var kinds = []kind{
 
 	{name: "outage-postgres", fits: single, weight: 1, least: ms(11500), most: ms(14000), due: told("database"), run: killPostgres},
 	{name: "read-only-postgres", fits: single, weight: 1, least: ms(12000), most: ms(14000), due: told("commits"), run: readOnlyPostgres},
-	{name: "promote-standby", fits: single, weight: 3, least: ms(1000), most: ms(2000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: promoteStandby},
-	{name: "restore-backup", fits: single, weight: 3, least: ms(3000), most: ms(8000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: restoreBackup},
+	{name: "promote-standby", fits: single, weight: 3, copies: true, least: ms(1000), most: ms(2000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: promoteStandby},
+	{name: "restore-backup", fits: single, weight: 3, copies: true, least: ms(3000), most: ms(8000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: restoreBackup},
 
 	{name: "kill-dev", fits: devOnly, weight: 4, least: ms(50), most: ms(1500), run: killDev},
 	{name: "stop-dev", fits: devOnly, weight: 2, least: ms(200), most: 2 * leaseTime, run: stopDev},
 	{name: "restart-dev", fits: devOnly, weight: 1, least: ms(50), most: ms(500), run: restartDev},
 	{name: "full-dev", fits: devOnly, weight: 2, least: ms(500), most: ms(2500), run: fullDev},
-	{name: "restore-dev", fits: devOnly, weight: 3, least: ms(3000), most: ms(8000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: restoreDev},
+	{name: "restore-dev", fits: devOnly, weight: 3, copies: true, least: ms(3000), most: ms(8000), due: &due{alerts: []string{alertBack}, lines: []string{lineTaken}}, run: restoreDev},
 	{name: "flood-kill-dev", fits: devOnly, weight: 1, least: ms(1000), most: ms(2000), run: floodKillDev},
 	{name: "upgrade-dev", fits: devOnly, weight: 1, least: ms(500), most: ms(1500), older: true, run: upgradeDev},
 

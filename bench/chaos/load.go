@@ -23,6 +23,7 @@ const (
 	behindMax    = 10                    // seconds of arrivals that may be unfinished; more arrivals are left out and counted
 	openMax      = 20_000                // submissions without an answer; more arrivals are left out and counted
 	answerMax    = 10 * time.Second      // one try of the client; then the same id again
+	newcomerMax  = 2 * time.Second       // the same where clients go away, and do not wait for a time that is told
 	paceStep     = 5 * time.Millisecond  // between two looks at what is due
 	doorsUsed    = 2                     // connections of the submitters
 	cancelWithin = 60 * time.Millisecond // of the answer
@@ -210,16 +211,16 @@ func (l *load) submitUntilAccepted(ctx context.Context, r drone.Request) (id str
 	return l.untilAccepted(ctx, l.flow.Plan, r, options...)
 }
 
-// client is one of those that there are. Where clients go away each submission has its own: one that is told a time keeps
-// to it, and would hold all others of its type back.
-func (l *load) client() *duly.Client {
+// client is one of those that there are, and how long one try of it takes. Where clients go away each try is a newcomer's: in
+// the place that one gives up comes another, and that some client gets in is what is asked.
+func (l *load) client() (client *duly.Client, patience time.Duration) {
 	n := l.turn.Add(1) % uint64(len(l.clients))
 	if l.within > 0 {
 		if own, err := duly.NewClient(l.doors[n]); err == nil {
-			return own
+			return own, newcomerMax
 		}
 	}
-	return l.clients[n]
+	return l.clients[n], answerMax
 }
 
 // arrived are all that were not left out, and those that were turned away.
@@ -232,9 +233,9 @@ func (l *load) take(id string) {
 }
 
 func (l *load) untilAccepted(ctx context.Context, plan *duly.Plan[drone.Request], r drone.Request, options ...duly.SubmitOption) (id string, err error) {
-	client := l.client()
 	for ctx.Err() == nil {
-		try, cancel := context.WithTimeout(ctx, answerMax)
+		client, patience := l.client()
+		try, cancel := context.WithTimeout(ctx, patience)
 		_, err = plan.Submit(try, client, r.DeliveryID, r, options...)
 		cancel()
 		if err == nil {

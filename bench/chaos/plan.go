@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -17,6 +18,7 @@ type kind struct {
 	least, most time.Duration
 	older       bool // it runs the older binary
 	operators   bool // it hits what operators do
+	copies      bool // it copies the whole database, beside which there must be room for it
 	due         *due // what must be told of it; nil: nothing
 	run         func(ctx context.Context, w *world, in *injection) error
 }
@@ -44,8 +46,8 @@ const (
 	pauseMost  = 1500 * time.Millisecond
 )
 
-// plan draws faults from a seed: first each kind once, in any order, then at
-// random by weight. The same seed and kinds draw the same faults.
+// plan draws faults from a seed: first each kind once, in any order but those that copy the database before it has grown, then
+// at random by weight. The same seed and kinds draw the same faults.
 type plan struct {
 	kinds  []*kind
 	random *rand.Rand
@@ -56,7 +58,16 @@ type plan struct {
 func newPlan(kinds []*kind, seed uint64) *plan {
 	p := &plan{kinds: kinds, random: rand.New(rand.NewPCG(seed, 0x6368616f73))}
 	p.first = p.random.Perm(len(kinds))
+	slices.SortStableFunc(p.first, func(a, b int) int { return cmp.Compare(p.turn(a), p.turn(b)) })
 	return p
+}
+
+// turn is when a kind has its first turn.
+func (p *plan) turn(kind int) int {
+	if p.kinds[kind].copies {
+		return 0
+	}
+	return 1
 }
 
 // all reports whether every kind has had its turn.

@@ -117,6 +117,12 @@ var orderMutants = []mutant{
 		run:   "^TestStandingQueueIsCut$",
 	},
 	{
+		name: "limit-of-a-queue-that-was", invariant: 12, file: "ingest/wait.go",
+		old: "(p.limit == 0 || p.limit > is)", new: "p.limit == 0",
+		fault: "a limit made while the wait was a minute lets a queue stand for as long as deadlines allow",
+		run:   "^TestLimitIsOfTheQueueThatStands$",
+	},
+	{
 		name: "shards-take-no-turns", invariant: 12, file: "scheduler/inbox.go",
 		old: " && !b.admission.yields(b.shard, stored)", new: "",
 		fault: "the partitions of one shard wait while those of another fill the node's window",
