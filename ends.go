@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/natsbus"
 )
 
 // End is how a task ended, or that a submission was refused, as the event stream has it.
@@ -66,16 +65,18 @@ func (c *Client) ends(ctx context.Context, typ string, after uint64, yield func(
 	}
 }
 
-// errRemade says that the event stream is another one than at first, or went back: who reads on from a position of before
-// hears nothing until it has grown as far.
+// errRemade says that the event stream is another one than at first, or went back, so that who reads on from a position of
+// before hears nothing until it has grown as far; or that it has removed what comes next.
 var errRemade = errors.New("the stream was made again")
 
-// endsLook is how often a reader of events looks whether it is still the same stream, besides when it falls silent.
+// endsStall is after how long in the loop what comes next may have been removed.
+const endsStall = time.Second
+
+// endsLook is how often a reader of ends looks whether it is still the same stream, besides when it falls silent.
 const endsLook = 10 * time.Second
 
 // endsIn yields ends of a stream as it is after a position, and returns the position of the last message.
 func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ string, after uint64, yield func(End, error) bool) (last uint64, err error) {
-	identity := natsbus.IdentityOf(is)
 	ctx, cancel := context.WithCancel(ctx)
 	messages, failed, silent := make(chan jetstream.Msg), make(chan error, 1), make(chan struct{}, 1)
 	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
@@ -93,6 +94,7 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 	defer cancel() // before stop, which waits for those that ctx sends home
 	look := time.NewTicker(endsLook)
 	defer look.Stop()
+	stalled := false // the stream may have removed what comes next
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,20 +102,43 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 		case err := <-failed:
 			return after, err
 		case msg := <-messages:
+			at, err := msg.Metadata()
+			if err != nil {
+				return after, err
+			}
+			next := at.Sequence.Stream
+			if stalled && next > after+1 {
+				first, remade := c.look(ctx, is, after)
+				if remade || after != 0 && after+1 < first && first <= next {
+					return after, errRemade
+				}
+				stalled = first == 0 || first > after+1
+			}
+			began := c.clock.Now()
 			if more, err := c.endsOf(typ, msg, yield); !more || err != nil {
 				return after, err
 			}
-			if at, err := msg.Metadata(); err == nil {
-				after = at.Sequence.Stream
-			}
+			after, stalled = next, stalled || c.clock.Now().Sub(began) > endsStall
 			continue
 		case <-silent:
+			stalled = true
 		case <-look.C:
 		}
-		if identity.Check(ctx, c.js, c.names.StreamEvents(), after) != nil {
+		if _, remade := c.look(ctx, is, after); remade {
 			return after, errRemade
 		}
 	}
+}
+
+// look looks where the event stream begins, and whether it is another one than at first, or went back. What cannot be asked
+// now, 0, is asked with the next look.
+func (c *Client) look(ctx context.Context, is *jetstream.StreamInfo, after uint64) (first uint64, remade bool) {
+	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+	if err != nil {
+		return 0, false
+	}
+	now := stream.CachedInfo()
+	return max(now.State.FirstSeq, 1), !now.Created.Equal(is.Created) || now.State.LastSeq < after
 }
 
 // endsOf yields the ends of one message.
@@ -141,7 +166,7 @@ func (c *Client) endsOf(typ string, msg jetstream.Msg, yield func(End, error) bo
 const eventsHeartbeat = 1500 * time.Millisecond
 
 // events reads the event stream about a type until stop, which waits for read to return. failed, of one element, takes what
-// the library does not heal by itself; silent, too, that there was trouble which it does.
+// the library does not heal by itself; silent, too, that there was trouble which it does. silent may be nil.
 func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedConsumerConfig, read func(jetstream.Msg), failed chan<- error, silent chan<- struct{}) (stop func(), err error) {
 	from.FilterSubjects, from.InactiveThreshold = []string{c.names.EventSubject(typ, "*")}, 10*time.Second
 	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), from)

@@ -171,6 +171,51 @@ func TestEndsThatWereMissed(t *testing.T) {
 	}
 }
 
+// A loop that took so long that the stream has removed what came next is told so, and goes on with what is there.
+//
+// covers: S25
+func TestEndsMissedInTheLoop(t *testing.T) {
+	r := newRig(t)
+	stream, err := r.js(t).Stream(t.Context(), wire.Names{}.StreamEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 1500 // more than a reader holds
+	for i := range 3 {
+		r.tell(t, fmt.Sprintf("t%d undone", i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen, missed := 0, 0
+	for end, err := range r.Ends(ctx, "order", 0) {
+		if errors.Is(err, duly.ErrMissed) {
+			if missed++; end.Position != all-1 {
+				t.Errorf("it goes on from %d, want %d", end.Position, all-1)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen++; end.Task == fmt.Sprintf("t%d", all-1) {
+			break
+		}
+		if end.Task != "t1" {
+			continue
+		}
+		for i := 3; i < all; i++ {
+			r.tell(t, fmt.Sprintf("t%d undone", i))
+		}
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(all)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(1100 * time.Millisecond)
+	}
+	if missed != 1 || seen >= all {
+		t.Errorf("missed %d times, with %d ends", missed, seen)
+	}
+}
+
 // A client without the right to read events is told so, and one that ends its context gets its error.
 func TestEndsEnd(t *testing.T) {
 	r := newRigIn(t, wire.DefaultNamespace, duly.WithoutEvents())

@@ -262,20 +262,24 @@ func (n *news) get(ctx context.Context) (Task, error) {
 	return n.client.get(ctx, n.typ, n.id)
 }
 
-// judge holds what ends a watch of a receipt against the store: news of an id is not
-// always news of the submission. ok is false for the refusal of another submission.
+// judge holds what ends a watch against the store: news of an id is not always news of the submission, and the task may have
+// been resubmitted since. ok is false for the refusal of another submission, and for an end after which the task goes on.
 func (n *news) judge(ctx context.Context, s Status) (own Status, ok bool) {
-	if n.hash == "" {
+	if n.hash == "" && s.State == StateRefused {
 		return s, true
 	}
 	task, err := n.get(ctx)
 	switch {
 	case err != nil:
 		return s, true // the store does not know, or does not answer
-	case n.own(&task):
-		return s, s.State != StateRefused
+	case n.hash != "" && !n.own(&task):
+		return n.taken(&task), true
+	case s.State == StateRefused || !task.State.Ended():
+		return s, false
+	case task.State != s.State || task.EndedAt.After(s.At):
+		return task.status(), true
 	}
-	return n.taken(&task), true
+	return s, true
 }
 
 // own reports whether a task is that of the submission: also where another key of the codec made its input.

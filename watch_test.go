@@ -331,6 +331,11 @@ func TestWatchOfAReceipt(t *testing.T) {
 	}
 	r.refuseLater(t, "a", 409)
 	r.tell(t, "a undone")
+	r.mu.Lock()
+	view := r.views["a"]
+	view.State = core.StateUndone
+	r.views["a"] = view
+	r.mu.Unlock()
 	var states []string
 	for status, err := range r.Watch(t.Context(), "order", "a", duly.Of(mine)) {
 		if err != nil {
@@ -340,6 +345,29 @@ func TestWatchOfAReceipt(t *testing.T) {
 	}
 	if len(states) == 0 || states[len(states)-1] != "undone" {
 		t.Errorf("mine: %v", states)
+	}
+}
+
+// An end that the task had before it was resubmitted is none: the event stream tells it first.
+func TestWatchAfterAResubmission(t *testing.T) {
+	r := newRig(t)
+	store := func(state core.State) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.views["a"] = core.View{ID: "a", Type: "order", State: state, EndedAt: 2}
+	}
+	r.tell(t, "a error")
+	store(core.StateProcessing)
+	w := r.watch(t, "a")
+	store(core.StateProcessed)
+	r.tell(t, "a processed")
+	w.expect("processed", "end")
+	if got := r.last(t, "a"); got.State != duly.StateProcessed {
+		t.Errorf("watched later: %+v", got)
+	}
+	store(core.StateError)
+	if got := r.last(t, "a"); got.State != duly.StateError || !got.At.Equal(core.Instant(2).Time()) {
+		t.Errorf("in error once more: %+v", got)
 	}
 }
 

@@ -115,6 +115,10 @@ func (e *Engine) child(f *family, index int) {
 		}
 		t.task.Input = input
 	}
+	if err := e.fits(plan, t.task.Input); err != nil {
+		f.fail(id, err.Error())
+		return
+	}
 	t.task.InputHash = core.HashInput(plan.Name, t.task.Input)
 	t.parent = parent
 	parent.children = append(parent.children, t)

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/jsonschema"
 )
 
 // TB is what an [Engine] needs of a *testing.T.
@@ -48,6 +49,7 @@ type Engine struct {
 	plans   map[string][]*stored
 	runtime map[string]*agents.Runtime // by agent
 	codec   duly.Codec
+	schemas jsonschema.Cache
 	tasks   map[string]*Task
 	rules   []*Rule
 	queue   queue
@@ -103,6 +105,9 @@ func (e *Engine) apply(plan Plan) (*stored, error) {
 			return nil, fmt.Errorf("plan %s version %d: %w", spec.Name, spec.Version, core.ErrPlanConflict)
 		}
 	}
+	if err := jsonschema.CheckPlan(&spec); err != nil {
+		return nil, err
+	}
 	s := &stored{plan: spec}
 	if s.program, err = expr.Compile(&s.plan); err != nil {
 		return nil, err
@@ -141,16 +146,16 @@ func Submit[In, Out any](e *Engine, plan duly.PlanOf[In, Out], id string, input 
 	spec := &plans.plan
 	data, err := json.Marshal(input)
 	if err == nil {
-		err = core.CheckName("id", id)
+		var sent duly.Prepared
+		sent, err = duly.PrepareRaw(context.Background(), e.codec, spec.Name, id, data)
+		data = sent.Input
 	}
-	if err == nil && e.codec != nil {
-		data, err = e.codec.Encode(duly.Place{Type: spec.Name, Task: id}, data)
-	}
-	if err == nil && len(data) > spec.InputMax {
-		err = fmt.Errorf("input has %d bytes, the limit is %d", len(data), spec.InputMax)
+	if err == nil {
+		err = e.fits(spec, data)
 	}
 	if err != nil {
 		e.t.Fatalf("submit task %s of type %s: %v", id, spec.Name, err)
+		return nil
 	}
 	if t := e.tasks[id]; t != nil {
 		if !slices.Equal(t.task.InputHash, core.HashInput(spec.Name, data)) {
@@ -162,6 +167,22 @@ func Submit[In, Out any](e *Engine, plan duly.PlanOf[In, Out], id string, input 
 	t.task = core.Task{ID: id, Type: spec.Name, Number: int64(len(e.tasks) + 1), Input: data, InputHash: core.HashInput(spec.Name, data), CreatedAt: e.now}
 	e.bear(t)
 	return t
+}
+
+// fits says why a plan does not take an input, as a server does.
+func (e *Engine) fits(plan *core.Plan, input []byte) error {
+	if len(input) > plan.InputMax {
+		return fmt.Errorf("input has %d bytes, the limit is %d", len(input), plan.InputMax)
+	}
+	return plan.FitsInput(input, e.checkInput)
+}
+
+func (e *Engine) checkInput(plan *core.Plan, input []byte) error {
+	return e.schemas.Check(plan.InputSchema, input)
+}
+
+func (e *Engine) checkSignal(step *core.Step, payload []byte) error {
+	return e.schemas.Check(step.Schema, payload)
 }
 
 // bear begins the life of a task.
@@ -443,7 +464,11 @@ func (e *Engine) ask(id string, ev core.Event) error {
 		return fmt.Errorf("task %s: %w", id, duly.ErrNotFound)
 	}
 	ev.Actor = "test"
-	if err := e.decide(t, ev); err != nil {
+	err := t.task.Fits(t.plan, &ev, e.checkInput, e.checkSignal)
+	if err == nil {
+		err = e.decide(t, ev)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", duly.ErrRefused, err)
 	}
 	return nil

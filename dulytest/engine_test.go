@@ -320,7 +320,7 @@ func TestEngineReports(t *testing.T) {
 			e.Run()
 			task.WantUndone(Pay)
 		},
-		"submit task a b of type order: name refused": func(t dulytest.TB) { dulytest.Submit(dulytest.NewEngine(t), Buy, "a b", Cart{}) },
+		"submit task a b of type order: prepare: task a b of type order: name refused": func(t dulytest.TB) { dulytest.Submit(dulytest.NewEngine(t), Buy, "a b", Cart{}) },
 		"with another input": func(t dulytest.TB) {
 			e := dulytest.NewEngine(t)
 			dulytest.Submit(e, Buy, "order-1", Cart{Cents: 1})

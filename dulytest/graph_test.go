@@ -374,3 +374,40 @@ func TestExpressionThatCannotBe(t *testing.T) {
 		t.Errorf("reported %s", got)
 	}
 }
+
+// What a server refuses by a schema is refused here: an input, that of a child, the answer of a person.
+func TestSchemasCount(t *testing.T) {
+	some := duly.InputSchemaJSON(`{"type":"object","properties":{"Cents":{"minimum":1}}}`)
+	said := reported(func(t dulytest.TB) {
+		dulytest.Submit(dulytest.NewEngine(t), duly.NewPlan("left", 1, left).With(some), "s-1", Cart{})
+	})
+	if !strings.Contains(said, `input does not fit the input schema of plan left version 1: at "/Cents"`) {
+		t.Errorf("an input: %s", said)
+	}
+	said = reported(func(t dulytest.TB) {
+		dulytest.NewEngine(t).Apply(duly.NewPlan("left", 1, left).With(duly.InputSchemaJSON(`{"minimun":1}`)))
+	})
+	if !strings.Contains(said, "did you mean minimum?") {
+		t.Errorf("a schema that is none: %s", said)
+	}
+	engine := graph(t)
+	engine.Apply(inner.With(some))
+	task := dulytest.Submit(engine, whole, "s-2", Cart{})
+	engine.Run()
+	task.WantState(duly.StateUndone)
+	if !strings.Contains(task.Reason(), `child s-2~part: input does not fit the input schema of plan inner version 1: at "/Cents"`) {
+		t.Errorf("of a child: %s", task.Reason())
+	}
+	sign := duly.NewSignal[Cart, Score]("sign", duly.PayloadSchemaJSON(`{"properties":{"Good":{"const":true}}}`))
+	signed := duly.NewPlan("signed", 1, sign)
+	task = dulytest.Submit(engine, signed, "s-3", Cart{})
+	engine.Run()
+	if err := dulytest.Signal(engine, signed, "s-3", sign.Answer(Score{})); !errors.Is(err, duly.ErrRefused) || !strings.Contains(err.Error(), `payload does not fit the schema of step sign: at "/Good"`) {
+		t.Errorf("an answer: %v", err)
+	}
+	if err := dulytest.Signal(engine, signed, "s-3", sign.Answer(Score{Good: true})); err != nil {
+		t.Error(err)
+	}
+	engine.Run()
+	task.WantProcessed()
+}

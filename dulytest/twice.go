@@ -49,13 +49,14 @@ func Earlier(step duly.Named, result any) Option {
 // CallTime is how long each call may take; 10 s unless said.
 func CallTime(d time.Duration) Option { return func(c *config) { c.callTime = d } }
 
-// RunTwice plays three short lives of a step against the agent that serves it,
+// RunTwice plays four short lives of a step against the agent that serves it,
 // each under a key of its own, and reports every answer that would lose or
 // double an effect:
 //
 //	all is well       do, do, undo, undo, late do
 //	the answer lost   do, undo without a result, undo, late do
 //	the undo first    undo without a result, undo, late do
+//	the next round    do, undo, do and undo of the task that was resubmitted
 //
 // A repeated do must answer what the first did, a repeated undo must succeed,
 // and a late do must be refused with code 410: an agent with a ledger does that
@@ -143,6 +144,12 @@ var lives = []struct {
 		s.undo("undo before do", 1, nil)
 		s.undo("undo again", 2, nil)
 		s.late()
+	}},
+	{"the next round", func(s *scene) { // which has another key
+		s.t.Helper()
+		s.undo("undo", 1, s.do("do", 1))
+		s.cmd.Round++
+		s.undo("undo of the next round", 1, s.do("do of the next round", 1))
 	}},
 }
 

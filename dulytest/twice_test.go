@@ -69,6 +69,26 @@ func TestUndoThatNeedsItsResultIsFound(t *testing.T) {
 	}
 }
 
+// A task that was undone and is resubmitted has other keys: a handler that goes by its id has no effect for them.
+func TestHandlerThatForgetsTheRoundIsFound(t *testing.T) {
+	made, effects := map[string]bool{}, map[string]int{}
+	do := func(_ context.Context, call duly.Call[Order]) (Receipt, error) {
+		if !made[call.Task] {
+			made[call.Task] = true
+			effects[call.Key]++
+		}
+		return Receipt{Payment: call.Task}, nil
+	}
+	undo := func(_ context.Context, undo duly.Undo[Order, Receipt]) error {
+		effects[undo.Key] = 0
+		return nil
+	}
+	got := played(t, do, undo, dulytest.Effects(func(key string) int { return effects[key] }))
+	if want := "step charge, the next round: do of the next round: 0 effects stand, want 1"; got != want {
+		t.Errorf("reported: %s", got)
+	}
+}
+
 func TestSlowHandlerIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := played(t, func(ctx context.Context, _ duly.Call[Order]) (Receipt, error) {

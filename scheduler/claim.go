@@ -58,7 +58,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 }
 
 // applyParked claims parked tasks where their agent has room. Room in the window must be a quarter of it at
-// least, so that the store is not read for one task at a time.
+// least, or of its part for those that wait for an agent that is away, so that the store is not read for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	s.cycle.noRoom = false
 	s.queues.bringBack()
@@ -77,7 +77,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			continue
 		}
 		v := s.gate.mayLeave(slot.ask())
-		least := max(1, s.cfg.AgentWindow/4)
+		least := max(1, slot.bound(s.cfg.AgentWindow)/4)
 		if v.by != byWindow { // the window is each partition's own; all other room is shared
 			least = 1
 		}
@@ -103,8 +103,11 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			slot.calls.last = p.id
 		}
 		if slot.order.waits() {
-			s.gate.mayLeave(slot.ask()) // plans the round in which the gate lets the next one through
+			v = s.gate.mayLeave(slot.ask()) // plans the round in which the gate lets the next one through
 			full = full || claimed == batch
+			if claimed > 0 && v.n >= least && len(slot.waiting) > 0 {
+				s.gate.nextRound.wake(s.cycle.now) // the agent may be there again, and answer none of these for long
+			}
 		}
 	}
 	return full, nil

@@ -14,8 +14,8 @@ type entry struct {
 	task  *core.Task
 	plan  *planRef
 	round inRound
-	// at is the set of steps that count in their agents' windows.
-	at core.StepSet
+	// at is the set of steps that count in their agents' windows, away those of them that wait for an agent that is not there.
+	at, away core.StepSet
 	// leased is Config.Leased as of the newest event. If it has changed, another owner may have sent commands
 	// meanwhile.
 	leased int64

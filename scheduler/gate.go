@@ -15,8 +15,8 @@ import "duly.dev/duly/internal/core"
 // key there.
 type ask struct {
 	agent *agentCalls
-	// load counts the partition's tasks in flight at the agent.
-	load int
+	// slot is what the partition knows of the agent; nil for a key in all partitions.
+	slot *agentSlot
 	// only is 1 + the one stage to ask; 0: all are asked.
 	only int
 	// plan is nil for any do of the agent.
@@ -127,15 +127,15 @@ func (g *gate) room(a *ask, now core.Instant) verdict {
 	return all
 }
 
-// windowStage bounds how many tasks of a partition are in flight at an agent. A task that counts already may
-// begin more steps.
+// windowStage bounds how many tasks of a partition are in flight at an agent, and how many of those wait for one that is away. A
+// task that counts already may begin more steps.
 type windowStage int
 
 func (w windowStage) room(a *ask, _ core.Instant) verdict {
 	if a.there {
 		return anyNumber
 	}
-	return verdict{n: max(0, int(w)-a.load)}
+	return verdict{n: a.slot.room(int(w))}
 }
 
 // room is the pauses' stage: only a change of the pauses opens it.
@@ -249,14 +249,14 @@ func (g *gate) open(p *partition) bool {
 }
 
 // ask describes any do of the agent.
-func (slot *agentSlot) ask() ask { return ask{agent: slot.calls, load: slot.load} }
+func (slot *agentSlot) ask() ask { return ask{agent: slot.calls, slot: slot} }
 
 // ask describes any do of the key, and asks only the key's own stage.
 func (k *keyCalls) ask() ask { return ask{agent: k.agent, keyed: true, key: k.key, only: byKey + 1} }
 
 // ask describes the do for which the task is parked.
 func (t *parkedTask) ask(slot *agentSlot) ask {
-	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
+	return ask{agent: slot.calls, slot: slot, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
 }
 
 // ask describes the do of one step of a task in flight.
@@ -392,7 +392,7 @@ func (g *gate) block(p *partition, e *entry) {
 			}), e)
 		}
 		e.blocks.Add(i)
-		if slot.load < p.window {
+		if slot.room(p.window) > 0 {
 			g.nextRound.wake(g.now)
 		}
 	})

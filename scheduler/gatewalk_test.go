@@ -151,12 +151,15 @@ func (w *gateWalk) all() (all []*core.Task) {
 // that have begun, and what a retry has given up.
 func (w *gateWalk) judge() {
 	all := w.all()
-	out, byKey, begunAt := map[string]int{}, map[string]int{}, map[string]bool{}
+	out, away, byKey, begunAt := map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, t := range all {
 		for i, step := range stepsOf(t) {
 			if s := &t.Steps[i]; s.Out != 0 || s.Awaits != 0 || t.State == core.StateProcessing && s.Attempt > 0 && s.Due != 0 { // or between two attempts
 				out[step]++
 				byKey[step+string(t.Input)]++
+				if s.Awaits != 0 && s.Said == 0 {
+					away[step]++
+				}
 			}
 		}
 		if t.State == core.StatePending && slices.ContainsFunc(t.Steps, func(s core.StepState) bool {
@@ -176,7 +179,7 @@ func (w *gateWalk) judge() {
 			b := w.breakers[agent]
 			state, _ := b.At(w.now)
 			switch {
-			case w.paused(t, step), state == core.BreakerOpen, state == core.BreakerTrial && out[step] > 0, out[step] >= w.cfg.AgentWindow:
+			case w.paused(t, step), state == core.BreakerOpen, state == core.BreakerTrial && out[step] > 0, out[step] >= w.cfg.AgentWindow, away[step] > 0: // of so small a window one waits for an agent that is away
 			case limited && limit.Concurrent > 0 && out[step] >= limit.Concurrent:
 			case limited && limit.Key != "" && byKey[step+string(t.Input)] >= limit.KeyConcurrent:
 			case len(begunAt) > 0 && t.Type != "one":

@@ -54,7 +54,7 @@ type agentSlots struct {
 	slots map[string]*agentSlot
 	// agents is the same as slots, in the order in which the partition met them.
 	agents []*agentSlot
-	// full counts the agents whose window is full.
+	// full counts the agents whose window is full, and those for which as many wait as may.
 	full int
 	book *agentBook // of the shard
 	// window is how many tasks of the partition may be in flight at one agent.
@@ -148,8 +148,9 @@ func (p *partition) leaveUncounted(saved *core.Saved) {
 type agentSlot struct {
 	name  string
 	calls *agentCalls // what the shard knows of it
-	// load counts the partition's tasks in flight at the agent, which the window bounds.
-	load int
+	// load counts the partition's tasks in flight at the agent, away those of them whose do waits because it is not there. The
+	// window bounds both: see room.
+	load, away int
 	// waiting are tasks whose command no agent took, because none is there. They keep retrying, and all at
 	// once when the agent answers anything.
 	waiting []*entry

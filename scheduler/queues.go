@@ -75,7 +75,7 @@ func (q *queues) queueParked(c *cycle) (room bool) {
 	q.leaveOrder(c)
 	for _, x := range c.parked {
 		q.keepOrder(x.slot, x.e)
-		room = room || x.slot.load < x.p.window
+		room = room || x.slot.room(x.p.window) > 0
 	}
 	return room
 }

@@ -39,22 +39,56 @@ func (e *entry) present() (at, awaits, unable core.StepSet) {
 
 // occupy makes the task count in exactly these steps' windows.
 func (p *partition) occupy(e *entry, at core.StepSet) {
-	e.at.AndNot(at).Each(func(i int) {
-		slot := e.plan.slots[i]
-		if slot.load == p.window {
+	var isAway core.StepBuilder
+	at.Each(func(i int) {
+		if s := &e.task.Steps[i]; s.Awaits != 0 && s.Said == 0 && s.Status != core.StepUndoing {
+			isAway.Add(i)
+		}
+	})
+	away := isAway.Set()
+	p.count(e, e.at, at, p.window, func(slot *agentSlot) *int { return &slot.load })
+	p.count(e, e.away, away, mayAwait(p.window), func(slot *agentSlot) *int { return &slot.away })
+	e.at, e.away = at, away
+}
+
+// count keeps a count of the slots in step with the steps that the task has there. At most there may be so many.
+func (p *partition) count(e *entry, was, is core.StepSet, most int, of func(*agentSlot) *int) {
+	was.AndNot(is).Each(func(i int) {
+		n := of(e.plan.slots[i])
+		if *n == most {
 			p.full--
 		}
-		slot.load--
+		*n--
 	})
-	at.AndNot(e.at).Each(func(i int) {
-		slot := e.plan.slots[i]
-		slot.load++
-		if slot.load == p.window {
+	is.AndNot(was).Each(func(i int) {
+		n := of(e.plan.slots[i])
+		*n++
+		if *n == most {
 			p.full++
 		}
 	})
-	e.at = at
 }
+
+// room is how many more tasks of the partition may be in flight at the agent. Those that find it away stay in memory and retry
+// until it answers. More than bounds says must not, or a few agents that are away would fill the partition.
+func (slot *agentSlot) room(window int) int {
+	return max(0, min(window-slot.load, slot.bound(window)-slot.away))
+}
+
+// bound is how many tasks may wait in memory for the agent: all of its window, unless one found it away and it has not answered
+// since. So it is also when all of them have ended: the next ones may find it away as well.
+func (slot *agentSlot) bound(window int) int {
+	if len(slot.waiting) == 0 {
+		return window
+	}
+	return mayAwait(window)
+}
+
+// mayAwait is how many tasks of a partition may wait in memory for an agent that is away.
+func mayAwait(window int) int { return max(1, window/awayPart) }
+
+// awayPart: see mayAwait.
+const awayPart = 8
 
 // wait lists the task at the agents that are not there, so that it retries when one answers.
 func (p *partition) wait(e *entry, awaits core.StepSet) {

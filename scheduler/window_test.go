@@ -210,6 +210,81 @@ func TestUnserved(t *testing.T) {
 	}
 }
 
+// Tasks that wait for agents that are away leave the rest of their partition to others, however many come and whenever those that
+// wait end. When an agent is there again all go on.
+func TestAgentsAwayFillNoPartition(t *testing.T) {
+	const inFlight, most = 32, 8
+	r := newRig(t, scheduler.Config{InFlight: inFlight, AgentWindow: inFlight / 2})
+	for _, name := range []string{"x", "y", "z"} {
+		r.store.AddPlan(orderPlan(name, 1, name))
+	}
+	r.mail.PlansChanged = true
+	there, all := false, []string(nil)
+	cycles := func() {
+		t.Helper()
+		for range 10 {
+			r.cycle()
+			for _, c := range r.bus.take() {
+				if there || c.Agent == "agent.z" {
+					r.answer(c, 0)
+				} else {
+					r.unserved(c)
+				}
+			}
+		}
+		if n := r.shard.Load(0); n > most && !there {
+			t.Fatalf("%d of %d tasks that may be in flight wait for agents that are away", n, inFlight)
+		}
+	}
+	submit := func(n int, until core.Instant) {
+		for range n {
+			for _, kind := range []string{"x", "y"} {
+				all = append(all, fmt.Sprint(kind, len(all)))
+				r.tasks(0, core.Submission{Type: kind, ID: all[len(all)-1], Input: []byte(`{}`), CompleteBy: until})
+				cycles()
+			}
+		}
+	}
+	submit(20, r.now.Add(10*time.Minute))
+	early := len(all)
+	submit(20, r.now.Add(2*time.Hour))
+	r.tasks(0, core.Submission{Type: "z", ID: "other", Input: []byte(`{}`)})
+	cycles()
+	r.state("other", core.StateProcessed)
+	for range 30 { // all that wait end at once, and others wait in their place
+		r.now = max(r.now.Add(time.Minute), r.shard.NextWake())
+		cycles()
+	}
+	there = true
+	for range 100 {
+		r.now = max(r.now+1, r.shard.NextWake())
+		cycles()
+	}
+	for i, id := range all {
+		want := core.StateProcessed
+		if i < early {
+			want = core.StateUndone
+		}
+		r.state(id, want)
+	}
+}
+
+// All that waited for an agent have ended, and nothing is known of it since: others go on until its window is full, though no
+// answer comes.
+func TestWindowFillsAfterWaitersHaveEnded(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 8})
+	r.tasks(0, orderBy("t1", r.now.Add(time.Minute)))
+	r.leaves("t1")
+	r.unserved(r.out[0])
+	for _, id := range []string{"t2", "t3", "t4", "t5", "t6"} {
+		r.tasks(0, orderBy(id, r.now.Add(time.Hour)))
+	}
+	r.leaves()
+	r.now = r.now.Add(time.Minute)
+	r.leaves("t2", "t3", "t4", "t5", "t6")
+	r.state("t1", core.StateUndone)
+}
+
 // Replies that mean nothing any more change nothing, and never bring a task
 // back into memory.
 //

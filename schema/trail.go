@@ -159,7 +159,7 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if below = min(below, to); below <= from {
 		return page, nil
 	}
-	found, few, err := a.of.auditTarget(ctx, f.Target)
+	found, few, err := a.of.auditTarget(ctx, f)
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
@@ -222,14 +222,23 @@ func (r *reader) auditRange(ctx context.Context, f operate.AuditFilter) (from, t
 
 // auditTarget returns the numbers of a target's entries if they are few (under lookMax). Are they many,
 // walking the trail finds them soon enough.
-func (r *reader) auditTarget(ctx context.Context, target string) (found []int64, few bool, err error) {
-	if target == "" {
+func (r *reader) auditTarget(ctx context.Context, f operate.AuditFilter) (found []int64, few bool, err error) {
+	if f.Target == "" {
 		return nil, false, nil
 	}
 	var c conditions
-	c.prefixed(`target`, target)
+	c.ofTarget(f)
 	found, err = column[int64](ctx, r, qAuditHas+c.String()+` LIMIT `+c.param(lookMax), c.args...)
 	return found, len(found) < lookMax, err
+}
+
+// ofTarget adds the condition of a filter's target.
+func (c *conditions) ofTarget(f operate.AuditFilter) {
+	if f.Whole {
+		c.add(`target = %s`, []byte(f.Target))
+		return
+	}
+	c.prefixed(`target`, f.Target)
 }
 
 // auditOf reads the entries with given numbers that pass the filter, the newest first, up to f.Limit+1.
@@ -267,7 +276,7 @@ func (r *reader) auditEntries(ctx context.Context, f operate.AuditFilter, from, 
 		c.add(`action = %s`, operate.CleanText(f.Action))
 	}
 	if f.Target != "" && only == nil {
-		c.prefixed(`target`, f.Target)
+		c.ofTarget(f)
 	}
 	if !f.From.IsZero() {
 		c.add(`at >= %s`, r.time(core.InstantOf(f.From)))

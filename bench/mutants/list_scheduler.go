@@ -509,6 +509,18 @@ var schedulerMutants = []mutant{
 		run:   "^TestListsOfWaitersAreBounded$",
 	},
 	{
+		name: "agents-away-fill-the-partition", invariant: 11, file: "scheduler/steps.go",
+		old: "\treturn mayAwait(window)\n", new: "\treturn window\n",
+		fault: "tasks that wait for agents that are away stop all others of their partition",
+		run:   "^TestAgentsAwayFillNoPartition$",
+	},
+	{
+		name: "window-stays-narrow", invariant: 11, file: "scheduler/claim.go",
+		old: "claimed > 0 && v.n >= least && len(slot.waiting) > 0 {", new: "false {",
+		fault: "when those that waited for an agent have ended, the others wait for an answer of it as well",
+		run:   "^TestWindowFillsAfterWaitersHaveEnded$",
+	},
+	{
 		name: "childless-by-the-newest-version", invariant: 11, file: "scheduler/plans.go",
 		old: "range b.byType[name] {", new: "range []*core.Plan{b.latest[name]} {",
 		fault: "after a crash a task whose step has no child yet is looked for by the newest version of its plan alone",

@@ -96,6 +96,45 @@ func (s *scene) undoFirst() {
 	s.lateDo(l, 0, u)
 }
 
+// nextRound: P1. A task that was undone and is resubmitted has other keys, of which nothing is known.
+func (s *scene) nextRound() {
+	for range keysTried {
+		before, d, ok := s.done()
+		if !ok {
+			s.open(ruleOneEffect, "the do "+s.said(d))
+			return
+		}
+		u := before.undo("undo", before.result)
+		if a, answered := s.desk.answer(u); !answered || !a.ok() {
+			s.open(ruleOneEffect, "the undo "+s.said(u)+": see "+ruleUndo)
+			return
+		}
+		l := s.life()
+		l.task, l.round = before.task, 1
+		c := l.do("do of the next round")
+		switch a, answered := s.desk.answer(c); {
+		case answered && a.reply.Code == core.CodeGone:
+			s.broken(ruleOneEffect, byAnswers, "a do of the next round, which has another key, "+s.said(c)+", as if its own key had been undone", d, u, c)
+			return
+		case answered && a.final(): // the agent refuses the key
+			continue
+		case !answered || !a.ok():
+			s.open(ruleOneEffect, "the do of the next round "+s.said(c))
+			return
+		}
+		switch n, by, err := l.stands(1); {
+		case err != nil:
+			s.open(ruleOneEffect, err.Error())
+		case by != byAnswers && n != 1:
+			s.broken(ruleOneEffect, by, fmt.Sprintf("%d effects stand for a key of the next round, want 1", n), d, u, c)
+		default:
+			s.held(ruleOneEffect, by, "a do of the next round, after the undo of the first, was answered with success"+seen(by, ", and its effect stands"))
+		}
+		return
+	}
+	s.open(ruleOneEffect, "the agent refuses each key of a next round")
+}
+
 // lateDo plays a do after its undo; before is how many effects stood, and calls are what came before.
 func (s *scene) lateDo(l *life, before int, calls ...*call) {
 	c := l.do("late do")

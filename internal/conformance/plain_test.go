@@ -39,6 +39,7 @@ type fault string
 
 const (
 	doubles           fault = "a do again has one more effect"
+	forgetsRounds     fault = "what is known is of the task and its step, whatever the round"
 	otherResult       fault = "a do again has another result"
 	races             fault = "dos at a time do not see each other"
 	refusesConcurrent fault = "a do while another is at work is refused for good"
@@ -98,6 +99,14 @@ func (s *store) entry(key string) *entry {
 		s.keys[key] = &entry{}
 	}
 	return s.keys[key]
+}
+
+// known is what is known of a command's key. a.store.mu is held.
+func (a *plain) known(c *command) *entry {
+	if a.fault == forgetsRounds {
+		return a.store.entry(c.Task + "/" + c.Step)
+	}
+	return a.store.entry(c.Key)
 }
 
 // count is how many effects stand.
@@ -272,7 +281,7 @@ func (a *plain) do(m *nats.Msg, c *command, end time.Time) {
 		return
 	}
 	a.store.mu.Lock()
-	e := a.store.entry(c.Key)
+	e := a.known(c)
 	switch {
 	case a.fault == refusesSome && !e.tomb && fourth(c.Task), wishOf(c).Refused:
 		a.unlockFail(m, 422, end)
@@ -344,7 +353,7 @@ func (a *plain) labour(c *command) (stopped bool) {
 // undo takes the effect back, once a key.
 func (a *plain) undo(m *nats.Msg, c *command, end time.Time) {
 	a.store.mu.Lock()
-	e := a.store.entry(c.Key)
+	e := a.known(c)
 	switch {
 	case e.working && a.fault != undoOvertakes:
 		a.unlockFail(m, 425, end)
@@ -363,7 +372,7 @@ func (a *plain) undo(m *nats.Msg, c *command, end time.Time) {
 // probe says what became of a key.
 func (a *plain) probe(m *nats.Msg, c *command, end time.Time) {
 	a.store.mu.Lock()
-	e := a.store.entry(c.Key)
+	e := a.known(c)
 	for a.fault == probeWaits && e.working {
 		a.store.mu.Unlock()
 		if pause.For(a.context, time.Millisecond) != nil {

@@ -53,6 +53,7 @@ var checks = []check{
 	{name: "do again", rules: []string{ruleOneEffect, ruleSameResult}, undo: true, play: (*scene).again},
 	{name: "undo, undo again, late do", rules: []string{ruleUndo, ruleUndoAgain, ruleLateDo}, undo: true, play: (*scene).undone},
 	{name: "undo before do, late do", rules: []string{ruleUndoFirst, ruleLateDo}, undo: true, play: (*scene).undoFirst},
+	{name: "the next round", rules: []string{ruleOneEffect}, undo: true, play: (*scene).nextRound},
 	{name: "concurrent do", rules: []string{ruleConcurrent}, undo: true, play: (*scene).concurrent},
 	{name: "undo while doing", rules: []string{ruleUndoDoing}, undo: true, play: (*scene).undoDoing},
 	{name: "unknown members", rules: []string{ruleUnknown}, play: (*scene).unknown},

@@ -212,7 +212,7 @@ var faults = []struct {
 	fault fault
 	rule  string
 }{
-	{doubles, "P1"}, {otherResult, "P2"}, {races, "P3"}, {refusesConcurrent, "P3"}, {lateDoActs, "P4"}, {lateDoOtherCode, "P4"},
+	{doubles, "P1"}, {forgetsRounds, "P1"}, {otherResult, "P2"}, {races, "P3"}, {refusesConcurrent, "P3"}, {lateDoActs, "P4"}, {lateDoOtherCode, "P4"},
 	{undoLeaves, "P5"}, {undoOnce, "P6"}, {undoOnlyKnown, "P7"}, {undoOvertakes, "P8"}, {largeResult, "P9"}, {sendsLarge, "P9"}, {largeSilent, "P9"}, {largeAgain, "P9"},
 	{diesOfGarbage, "P10"}, {hangsOnGarbage, "P10"}, {takesGarbage, "P10"}, {takesNameless, "P10"}, {retriesGarbage, "P10"}, {answersLate, "P11"},
 	{answersSlowly, "P11"}, {strict, "P12"}, {answersTwice, "P13"}, {noGroup, "P14"}, {otherGroup, "P14"},
@@ -268,7 +268,7 @@ func TestFaultsAreNamed(t *testing.T) {
 func TestFaultsSeenByAnswers(t *testing.T) {
 	for _, f := range faults {
 		switch f.fault {
-		case otherResult, refusesConcurrent, lateDoActs, undoLeaves, undoOvertakes, probeSaysDone, probeSaysAbsent, probeOverlooks, probeForgets:
+		case forgetsRounds, otherResult, refusesConcurrent, lateDoActs, undoLeaves, undoOvertakes, probeSaysDone, probeSaysAbsent, probeOverlooks, probeForgets:
 		default:
 			continue // they are seen as before, or only by their effects
 		}

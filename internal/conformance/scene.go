@@ -25,6 +25,7 @@ type scene struct {
 type life struct {
 	*scene
 	task   string
+	round  int
 	input  []byte
 	tries  int
 	result []byte // what the last do that succeeded answered
@@ -47,7 +48,7 @@ func (l *life) with(input []byte) *life {
 	return l
 }
 
-func (l *life) key() string { return core.Key(l.task, l.o.Step, 0) }
+func (l *life) key() string { return core.Key(l.task, l.o.Step, l.round) }
 
 // command is the next command for the key, with so much time.
 func (l *life) command(undo bool, result []byte, left time.Duration) *core.Command {
@@ -56,7 +57,7 @@ func (l *life) command(undo bool, result []byte, left time.Duration) *core.Comma
 		l.acted, l.clean = true, false
 	}
 	return &core.Command{
-		Undo: undo, Agent: l.o.Agent, Task: l.task, Type: l.o.Type, Step: l.o.Step, Attempt: l.tries,
+		Undo: undo, Agent: l.o.Agent, Task: l.task, Round: l.round, Type: l.o.Type, Step: l.o.Step, Attempt: l.tries,
 		CompleteBy: core.InstantOf(time.Now().Add(left)), Left: left, Input: l.input, Results: l.o.Results, Result: result,
 	}
 }
@@ -113,7 +114,7 @@ func (l *life) undo(what string, result []byte) *call { return l.settle(what, tr
 
 // probe asks what became of the do.
 func (l *life) probe(what string) (*call, core.Probe, error) {
-	cmd := &core.Command{Agent: l.o.Agent, Task: l.task, Type: l.o.Type, Step: l.o.Step, Attempt: max(1, l.tries),
+	cmd := &core.Command{Agent: l.o.Agent, Task: l.task, Round: l.round, Type: l.o.Type, Step: l.o.Step, Attempt: max(1, l.tries),
 		CompleteBy: core.InstantOf(time.Now().Add(l.o.CallTime)), Left: l.o.CallTime, Input: l.input, Results: l.o.Results}
 	c := l.desk.send(what, l.o.Names.SubjectProbe(l.o.Agent), nil, wire.AppendCommand(nil, cmd), l.o.CallTime)
 	c.untimed = true

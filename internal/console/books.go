@@ -15,7 +15,7 @@ import (
 
 // needBooks shows whether journal and services agree, and names what does not.
 func (c *console) needBooks(ctx context.Context, d *overviewData) error {
-	view, err := c.closed.get(ctx, d.Now, func(ctx context.Context) (*operate.BooksView, error) {
+	view, err := c.closed.get(ctx, c.Now, func(ctx context.Context) (*operate.BooksView, error) {
 		v, err := c.Books.Books(ctx)
 		return &v, err
 	})

@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"regexp"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
@@ -33,5 +35,23 @@ func (c *console) conditions(ctx context.Context, plan *core.Plan, v *core.View)
 		}
 		return texts
 	}
+	for i := range all {
+		hideSecrets(all[i].Terms)
+	}
 	return all
+}
+
+// nameIn are names of members in an expression.
+var nameIn = regexp.MustCompile(`[\w-]+`)
+
+// hideSecrets hides the values of terms that are, or have, what is hidden in the task's data.
+func hideSecrets(terms []expr.Term) {
+	for i := range terms {
+		t := &terms[i]
+		text, hidden, cut := layOut([]byte(t.Value)) // one that is cut is no JSON any more
+		own := t.Value != "true" && t.Value != "false" && slices.ContainsFunc(nameIn.FindAllString(t.Text, -1), secretKey.MatchString)
+		if t.Value != "" && (own || hidden > 0 || cut != "" && (text != t.Value || secretKey.MatchString(t.Value))) {
+			t.Value = masked
+		}
+	}
 }

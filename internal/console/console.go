@@ -73,6 +73,7 @@ type Alerts interface {
 // Config is what the console stands on. All ports are required.
 type Config struct {
 	Base        string // prefix of all paths, as a proxy in front has it: empty, or "/" and names
+	Origin      string // that browsers send, where a proxy in front names another host to this node; empty: that host's
 	PartitionOf func(id string) int
 	Reader      operate.Reader
 	Trail       operate.TrailReader
@@ -114,6 +115,7 @@ type console struct {
 	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
 	streams *operate.Places // of streams of events
+	foreign *http.CrossOriginProtection
 	live    liveCache
 
 	recordings recordings
@@ -147,8 +149,13 @@ func build(cfg Config) (*console, error) {
 	if cfg.StreamsMax == 0 {
 		cfg.StreamsMax = streamsDefault
 	}
-	c := &console{Config: cfg, streams: operate.NewPlaces(cfg.StreamsMax), recordings: newRecordings()}
+	c := &console{Config: cfg, streams: operate.NewPlaces(cfg.StreamsMax), foreign: http.NewCrossOriginProtection(), recordings: newRecordings()}
 	var err error
+	if cfg.Origin != "" {
+		if err = c.foreign.AddTrustedOrigin(cfg.Origin); err != nil {
+			return nil, fmt.Errorf("console: origin: %w", err)
+		}
+	}
 	if c.files, err = readFiles(assets); err != nil {
 		return nil, err
 	}
@@ -240,11 +247,10 @@ func (c *console) routes() http.Handler {
 		return &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
 	}))
 	// A change must come from a page of ours: the browser says so itself.
-	cross := http.NewCrossOriginProtection()
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: say.Of("problem.other-site")})
 	}))
-	inner := cross.Handler(mux)
+	inner := c.foreign.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if c.Base != "" && strings.HasPrefix(r.URL.Path, c.Base+Path) {

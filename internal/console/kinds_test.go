@@ -264,6 +264,26 @@ func TestConditionsAreShown(t *testing.T) {
 	}
 }
 
+// TestConditionsHideSecrets: what is hidden in a task's data is hidden among the values of its conditions, too.
+func TestConditionsHideSecrets(t *testing.T) {
+	w := fixedWorld()
+	w.trips()
+	plan, l := &w.plansAll[len(w.plansAll)-2], w.find("trip-1")
+	plan.Steps[2].When = `input.api_token == "x" && input.customer == results.quote && input.note == "x" && input.cents > 1000000`
+	l.view.Input = []byte(`{"cents":7000,"api_token":"tok_live_7","customer":{"password":"tok_live_8","since":"` + strings.Repeat("x", 300) + `"},"note":"Bearer tok_live_9","rooms":[]}`)
+	l.born = l.view.Input
+	body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/trip/trip-1").Body.String())
+	_, shown, _ := strings.Cut(body, `id="conditions"`)
+	if strings.Contains(body, "tok_live_") {
+		t.Errorf("a secret is shown: %.3000s", shown)
+	}
+	for _, want := range []string{"<code>input.api_token</code></th><td class=\"wide\"><code>" + masked, "<code>input.customer</code></th><td class=\"wide\"><code>" + masked, "<code>input.note</code></th><td class=\"wide\"><code>" + masked, "<code>input.cents</code></th><td class=\"wide\"><code>7000</code>"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
 // A condition that was asked again, after an edit, has the values of the last time; that of a round before is not shown.
 func TestConditionsOfTheLastTime(t *testing.T) {
 	plan := core.Plan{Name: "p", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a"}, {Name: "b", Agent: "b", After: []int{0}, When: "input.n > 1"}}}.WithDefaults()

@@ -44,7 +44,7 @@ func agentRows(all []operate.Agent, limits []operate.Limit) []agentRow {
 
 // limitsNow are all limits: one reading serves all tabs for a moment, until one is changed here.
 func (c *console) limitsNow(ctx context.Context) ([]operate.Limit, error) {
-	return c.limits.get(ctx, c.Now(), c.Limits.Limits)
+	return c.limits.get(ctx, c.Now, c.Limits.Limits)
 }
 
 // keysWord says how many keys are in use, and how many of them are shown.

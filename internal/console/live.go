@@ -21,7 +21,7 @@ import (
 
 const (
 	writeMax  = 10 * time.Second // of one event: who reads more slowly is cut off
-	heartbeat = 15 * time.Second // keeps proxies from ending a quiet stream
+	heartbeat = 15 * time.Second // keeps proxies from ending a quiet stream, and tells a tab that the node still answers
 )
 
 // point is one place of the plots: rates since the sample before.
@@ -36,7 +36,8 @@ type point struct {
 	Gap     bool    `json:"g,omitempty"` // nothing was looked at for a while before it, so that it has no rates
 }
 
-// points takes differences of totals, which never are below zero: a database that went back has lower ones.
+// points takes differences of totals, which never are below zero: a database that went back has lower ones. Their times
+// rise: what lies ahead of a clock that was set back is left out.
 func points(samples []operate.Sample) []point {
 	var all []point
 	for i := 1; i < len(samples); i++ {
@@ -48,6 +49,9 @@ func points(samples []operate.Sample) []point {
 		p := point{At: b.At.Unix(), Backlog: float64(b.Backlog.N), More: b.Backlog.AtLeast, P50: b.P50MS, P99: b.P99MS, Gap: b.Gap}
 		if !b.Gap {
 			p.Created, p.Ended = max(0, float64(b.Created-a.Created)/seconds), max(0, float64(b.Ended-a.Ended)/seconds)
+		}
+		for len(all) > 0 && all[len(all)-1].At > p.At {
+			all = all[:len(all)-1]
 		}
 		all = append(all, p)
 	}
@@ -172,6 +176,9 @@ func (c *console) encode(ctx context.Context, s live.Snapshot) (all, one []byte,
 	}
 	for i := range s.Overview.Operations {
 		op := &s.Overview.Operations[i]
+		if op.State != operate.OperationRunning {
+			continue // more than outcomes changes on its page then
+		}
 		var b bytes.Buffer
 		if err := c.pages["operation"].ExecuteTemplate(&b, "optally", operationData{Op: *op, Outcomes: c.outcomes(op), Sum: op.Tally.Total()}); err != nil {
 			return nil, nil, fmt.Errorf("live event: %w", err)
@@ -225,7 +232,7 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) error {
 		case <-c.Ending:
 			return nil
 		case <-beat.C:
-			if !send([]byte(": \n\n")) {
+			if !send([]byte("event: beat\ndata: 0\n\n")) {
 				return nil
 			}
 		case s, open := <-snapshots:

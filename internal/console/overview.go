@@ -30,17 +30,17 @@ type recent[T any] struct {
 	err   error
 }
 
-func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Context) (T, error)) (T, error) {
+func (r *recent[T]) get(ctx context.Context, now func() time.Time, read func(context.Context) (T, error)) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.at.IsZero() && now.Sub(r.at) < recentFor && !now.Before(r.at) {
+	if at := now(); !r.at.IsZero() && at.Sub(r.at) < recentFor && !at.Before(r.at) {
 		return r.value, r.err
 	}
 	// The one who asked first may go away, or wait for its turn; the others still want the answer.
 	bounded, cancel := context.WithTimeout(operate.ForAll(context.WithoutCancel(ctx)), readMax)
 	defer cancel()
 	r.value, r.err = read(bounded)
-	r.at = now
+	r.at = now() // not when it was asked for: of a store that answers slowly each who waits would read it again
 	return r.value, r.err
 }
 

@@ -250,6 +250,7 @@ func (c *console) done(w http.ResponseWriter, r *http.Request, to, text string) 
 	http.SetCookie(w, &http.Cookie{Name: toldCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(core.ShortText(text, 1000))),
 		Path: c.Base + Path, MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	if r.Header.Get("HX-Request") != "" {
+		to, _, _ = strings.Cut(to, "#") // to another part of the page that it shows a browser goes without asking
 		w.Header().Set("HX-Redirect", to)
 		w.WriteHeader(http.StatusOK)
 		return nil

@@ -147,6 +147,19 @@ func TestCrossOrigin(t *testing.T) {
 	if rec.Code != http.StatusForbidden || len(w.done) != 0 {
 		t.Errorf("%d, %d done", rec.Code, len(w.done))
 	}
+	// By plain HTTP a browser says where its page is from alone, and a proxy may name another host to this node.
+	cfg := w.config()
+	cfg.Origin = "http://ops.example.test"
+	for origin, want := range map[string]int{"http://ops.example.test": http.StatusSeeOther, "http://other.example.test": http.StatusForbidden} {
+		r = httptest.NewRequest(http.MethodPost, Path+"tasks/order/order-1002/notes", strings.NewReader("text=x"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", origin)
+		rec = httptest.NewRecorder()
+		as(operate.RoleAdmin, newConsole(t, cfg)).ServeHTTP(rec, r)
+		if rec.Code != want {
+			t.Errorf("a page of %s: %d, want %d", origin, rec.Code, want)
+		}
+	}
 }
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
@@ -222,6 +235,17 @@ func TestDestructive(t *testing.T) {
 	stale.Set("as", "undone")
 	if rec := post(t, h, Path+"tasks/order/order-1004/act/resolve", stale); rec.Code != http.StatusConflict || !strings.Contains(rec.Body.String(), "has moved on") {
 		t.Errorf("a stale dialog: %d", rec.Code)
+	}
+}
+
+// TestTaskShowsItsOwnTrail: what was asked of another task, whose id begins with this one's, is not on its page.
+func TestTaskShowsItsOwnTrail(t *testing.T) {
+	w := fixedWorld()
+	own := w.append(operate.AuditEntry{At: noon, Actor: "ada", Action: "resubmit", Target: "task/order/order-1001", Outcome: "done"})
+	other := w.append(operate.AuditEntry{At: noon, Actor: "grace", Action: "undo", Target: "task/order/order-10012", Outcome: "done"})
+	body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1001").Body.String()
+	if !strings.Contains(body, fmt.Sprintf("entry %d<", own)) || strings.Contains(body, fmt.Sprintf("entry %d<", other)) {
+		t.Error("the page has not just the entries of its task")
 	}
 }
 
@@ -524,6 +548,7 @@ func TestOneReadingForAll(t *testing.T) {
 // covers: OP6
 func TestStreams(t *testing.T) {
 	w := fixedWorld()
+	w.ops[0].State = operate.OperationRunning
 	cfg := w.config()
 	cfg.StreamsMax = 6 // three of an actor
 	server := httptest.NewServer(as(operate.RoleViewer, newConsole(t, cfg)))

@@ -80,7 +80,7 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 			schema = plan.Steps[i].Schema
 			mine := plan.Ancestors(i)
 			for j, before := range v.Steps {
-				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && mine.Has(j) {
+				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base+"/payload?of="+before.Name); d != nil && mine.Has(j) {
 					f.Results = append(f.Results, d)
 				}
 			}

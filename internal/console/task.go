@@ -132,10 +132,11 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 		d.Older = "?before=" + strconv.FormatInt(records[limit-1].Seq, 10) + "#journal"
 	}
 	d.Journal = journalOf(d.Plan, records)
-	d.Timeline = newTimeline(d.Plan, &v, records, core.InstantOf(c.Now()))
-	if before != 0 && d.Timeline != nil {
-		d.Timeline.now = 0
+	now := core.InstantOf(c.Now())
+	if len(records) > 0 && records[0].Seq < v.Seq {
+		now = 0 // what these rows leave open has ended since
 	}
+	d.Timeline = newTimeline(d.Plan, &v, records, now)
 	d.Trail = newTrail(d.Plan, &v, oldestFirst(records), d.Older != "" || before != 0)
 	base := c.taskURL(v.Type, v.ID)
 	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
@@ -147,7 +148,7 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
 		return page{}, err
 	}
-	done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
+	done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Whole: true, Limit: trailOfTask})
 	if err != nil {
 		return page{}, err
 	}

@@ -38,7 +38,8 @@ type timeline struct {
 	spans    []span
 	lanes    []int // steps that have spans, in order; -1 is the task
 	from, to core.Instant
-	now      core.Instant
+	end      core.Instant // of what goes on, as far as it is known
+	now      core.Instant // 0: newer rows are not shown
 	deadline core.Instant
 	skews    []string
 	breaks   []stretch
@@ -52,7 +53,7 @@ type stretch struct {
 }
 
 // newTimeline reads spans out of journal rows, newest first. Time never runs backwards in it: a row whose clock is behind
-// the row before it is put at that row's time, and named.
+// the row before it is put at that row's time, and named. now is 0 where there are newer rows.
 func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Instant) *timeline {
 	t := &timeline{plan: p, now: now, deadline: v.CompleteBy}
 	if len(records) == 0 {
@@ -117,10 +118,11 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 			}
 		}
 	}
-	t.to = at
+	t.end = at
 	if !v.State.Ended() {
-		t.to = max(at, now)
+		t.end = max(at, now)
 	}
+	t.to = t.end
 	for _, s := range open {
 		t.spans = append(t.spans, *s)
 	}
@@ -143,7 +145,7 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 // until is the end of a span that may go on.
 func (t *timeline) until(s *span) core.Instant {
 	if s.To == 0 {
-		return max(t.to, s.From)
+		return max(t.end, s.From)
 	}
 	return s.To
 }
@@ -318,7 +320,9 @@ func (t *timeline) words(s *span) string {
 		text = "the task"
 	}
 	text += ", " + s.what() + ": " + duration(t.until(s).Sub(s.From))
-	if s.To == 0 {
+	if s.To == 0 && t.now == 0 {
+		text += ", " + say.Of("timeline.later")
+	} else if s.To == 0 {
 		text += " so far"
 	} else if !s.Wait {
 		text += ", " + endWord(s.End)
@@ -352,6 +356,8 @@ func (t *timeline) Rows() []spanRow {
 			row.Step = "the task"
 		}
 		switch {
+		case s.To == 0 && t.now == 0:
+			row.End, row.Took = say.Of("timeline.later"), row.Took+" or more"
 		case s.To == 0:
 			row.End, row.Took = "goes on", row.Took+" so far"
 		case s.Wait:

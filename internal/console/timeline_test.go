@@ -71,6 +71,14 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("rows:\n%s\nwant\n%s", strings.Join(what, "\n"), strings.Join(want, "\n"))
 	}
 	svg := string(tl.Lanes()[2].SVG)
+	// What goes on has lasted until now, however far its deadline is; what a page of older rows leaves open does not go on.
+	running, rv, rrows := w.page(t, "order-1005", 0, 1000)
+	if all := newTimeline(running, rv, rrows, core.InstantOf(noon)).Rows(); all[len(all)-1].Took != "9 min 19 s so far" {
+		t.Errorf("what goes on: %+v", all)
+	}
+	if body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1002?before=6").Body.String(); strings.Contains(body, "goes on") || !strings.Contains(body, "ended after what is shown") {
+		t.Error("an attempt that has ended goes on on a page of older rows")
+	}
 	for _, part := range []string{`class="due"`, `class="deadline"`, `class="gap"`} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("the lane of charge has no %s", part)
@@ -165,6 +173,12 @@ func TestTrail(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("trail:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// One that a person resolved was not undone: what stands is told, whatever its state.
+	w.find("order-1004").row(time.Second, core.KindResolved, -1, 0, to(core.StateUndone))
+	plan, v, rows = w.page(t, "order-1004", 0, 1000)
+	if got := newTrail(plan, v, oldestFirst(rows), false).Verdict; got.Title != "Resolved as undone" || !strings.HasSuffix(got.Text, "What 1 step did is still in place.") {
+		t.Errorf("resolved: %+v", got)
 	}
 	plan, v, rows = w.page(t, "order-1002", 0, 1000)
 	if s := newTrail(plan, v, oldestFirst(rows), false).Steps[2]; s.Forward.Icon != "question" || !s.Left {

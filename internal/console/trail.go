@@ -36,14 +36,15 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 	t := trail{Partial: partial}
 	newest := map[int]*core.Record{} // newest row about a step's end
 	outside := map[int]bool{}        // an answer of an attempt is not known: it may have left something
-	asked := false
+	asked, resolved := false, false
 	for r := range records {
 		if r.Round != v.Round {
 			continue
 		}
 		if r.Kind == core.KindUndoAsked || r.Kind == core.KindCancelled {
-			asked = true
+			asked, resolved = true, false
 		}
+		resolved = resolved || r.Kind == core.KindResolved
 		if r.Step < 0 || r.Kind == core.KindStarted {
 			continue
 		}
@@ -127,7 +128,9 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		}
 		t.Steps = append(t.Steps, step)
 	}
-	t.Verdict = verdictOf(v, begun, undone, stands, unknown, asked)
+	if t.Verdict = verdictOf(v, begun, undone, stands, unknown, asked); resolved && v.State.Ended() {
+		t.Verdict = verdict{"minus", "calm", "Resolved as " + string(v.State), say.Of("trail.resolved") + effectsLeft(stands, unknown)}
+	}
 	return t
 }
 

@@ -607,7 +607,7 @@ func (w *world) Audit(_ context.Context, f operate.AuditFilter) (operate.AuditPa
 	var page operate.AuditPage
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		e := &w.entries[i]
-		if e.Number >= before || f.Actor != "" && e.Actor != f.Actor || f.Action != "" && e.Action != f.Action || !strings.HasPrefix(e.Target, f.Target) {
+		if e.Number >= before || f.Actor != "" && e.Actor != f.Actor || f.Action != "" && e.Action != f.Action || !strings.HasPrefix(e.Target, f.Target) || f.Whole && e.Target != f.Target {
 			continue
 		}
 		if len(page.Entries) == f.Limit {

@@ -104,7 +104,7 @@ func (c *Children) Input(index int, element []byte) ([]byte, error) {
 	if c.p.exprs[at] == nil {
 		return element, nil
 	}
-	c.view.index, c.view.element = index, element
+	c.view.index, c.view.element, c.view.shown = index, element, nil
 	data, err := c.p.json(at, &c.view)
 	if err != nil {
 		return nil, fmt.Errorf("%w (element %d)", err, index)
@@ -188,8 +188,8 @@ type view struct {
 	index   int
 	element []byte
 
-	input, results any
-	err            error // a payload that cannot be read
+	input, results, shown any   // as they were read; shown: the element
+	err                   error // a payload that cannot be read
 }
 
 var _ cel.Activation = (*view)(nil)
@@ -212,7 +212,10 @@ func (v *view) ResolveName(name string) (any, bool) {
 		}
 		return v.results, true
 	case varElement:
-		return v.read("the element", v.element), v.element != nil
+		if v.shown == nil {
+			v.shown = v.read("the element", v.element)
+		}
+		return v.shown, v.element != nil
 	case varIndex:
 		return int64(v.index), v.element != nil
 	}

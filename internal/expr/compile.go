@@ -158,10 +158,14 @@ func environments() (bare, plain, element *cel.Env, err error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	bare, err = cel.NewCustomEnv(append(library, cel.EagerlyValidateDeclarations(true),
+	compared, err := sets()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bare, err = cel.NewCustomEnv(append(append(library, compared...), cel.EagerlyValidateDeclarations(true),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableIdentifierEscapeSyntax(), cel.EnableMacroCallTracking(),
 		cel.ParserRecursionLimit(nestingMax), cel.ParserExpressionSizeLimit(core.ExpressionBytesMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexSizeMax),
-		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions())...)
+		ext.Bindings(), ext.Math(), ext.TwoVarComprehensions())...)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/ext"
 
 	"duly.dev/duly/internal/decimal"
 )
@@ -149,7 +150,7 @@ func meeting(was, mirror *functions.Overload) functions.BinaryOp {
 		y, right := b.(exact)
 		switch {
 		case !left && !right, left && mirror != nil:
-			return was.Binary(a, b)
+			return short(was.Binary(a, b))
 		case mirror != nil:
 			return mirror.Binary(b, a)
 		case left:
@@ -157,4 +158,54 @@ func meeting(was, mirror *functions.Overload) functions.BinaryOp {
 		}
 		return y.refuse()
 	}
+}
+
+// errCost is the answer of a call that would cost more than an evaluation may. CEL counts a call when it has returned.
+func errCost() ref.Val { return types.NewErr("it costs more than %d, the limit of one evaluation", costMax) }
+
+// short refuses a list that is longer than an evaluation may look at: to join lists costs nothing, to walk them is one call.
+func short(v ref.Val) ref.Val {
+	if list, is := v.(traits.Lister); is && sizeOf(list) > costMax {
+		return errCost()
+	}
+	return v
+}
+
+func sizeOf(v ref.Val) types.Int {
+	list, _ := v.(traits.Sizer)
+	if list == nil {
+		return 0
+	}
+	n, _ := list.Size().(types.Int)
+	return n
+}
+
+// sets are CEL's functions of two lists, which compare each element with each, but not more of them than an evaluation may.
+func sets() (options []cel.EnvOption, err error) {
+	library := ext.Sets()
+	from, err := cel.NewCustomEnv(library)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, library)
+	for name, f := range from.Functions() {
+		bindings, err := f.Bindings()
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range f.OverloadDecls() {
+			i := slices.IndexFunc(bindings, func(b *functions.Overload) bool { return b.Operator == o.ID() && b.Binary != nil })
+			if i < 0 {
+				return nil, fmt.Errorf("function %s of CEL: no binding of two lists", name)
+			}
+			compare := bindings[i].Binary
+			options = append(options, cel.Function(name, cel.Overload(o.ID(), o.ArgTypes(), o.ResultType(), cel.BinaryBinding(func(a, b ref.Val) ref.Val {
+				if n := sizeOf(b); n > 0 && sizeOf(a) > costMax/n {
+					return errCost()
+				}
+				return compare(a, b)
+			}))))
+		}
+	}
+	return options, nil
 }

@@ -345,3 +345,42 @@ func TestCache(t *testing.T) {
 		t.Errorf("%d programs", n)
 	}
 }
+
+// TestNoCallIsWithoutEnd: CEL counts what a call costs when it has returned, so that one call that compares each with each, or
+// walks a list that was joined to itself, would hold up all that its scheduler has.
+func TestNoCallIsWithoutEnd(t *testing.T) {
+	doubled := "[1, 2]"
+	for range 30 {
+		doubled = "cel.bind(x, " + doubled + ", x + x)"
+	}
+	sevens, eights := strings.Repeat("7,", 20_000), strings.Repeat(",8", 20_000)
+	task := taskOf(`{"p":[`+sevens+`7],"q":[8`+eights+`],"r":[`+sevens+`8]}`, `1`, `1`)
+	for _, when := range []string{`sets.intersects(input.p, input.q)`, `sets.contains(input.r, input.q)`, `sets.equivalent(input.r, input.q)`, `3 in ` + doubled} {
+		p := compile(t, order(func(p *core.Plan) { p.Steps[2].When = when }))
+		began := time.Now()
+		if _, err := p.When(task, 2); err == nil || !strings.Contains(err.Error(), "it costs more than 1000000, the limit of one evaluation") {
+			t.Errorf("%.40s: %v", when, err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%.40s: %v", when, took)
+		}
+	}
+}
+
+// TestElementIsReadOnce: however often an expression names it.
+func TestElementIsReadOnce(t *testing.T) {
+	p := compile(t, order(func(p *core.Plan) {
+		p.Steps[3] = core.Step{Name: "d", Kind: core.EachStep, Child: "q", Elements: "input.list", Input: "element.rows.map(r, [r, element.id])"}
+	}))
+	children := p.Children(taskOf(`{}`), 3)
+	began := time.Now()
+	for i, id := range []string{"1", "2"} {
+		got, err := children.Input(i, []byte(`{"id":`+id+`,"rows":[0`+strings.Repeat(`,0`, 9_999)+`]}`))
+		if err != nil || !strings.HasPrefix(string(got), "[[0,"+id+"],[0,"+id+"],") {
+			t.Errorf("%.40s, %v", got, err)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("two elements of 10,000 rows took %v", took)
+	}
+}

@@ -76,7 +76,7 @@ func Compile(text string) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: it is no JSON: %w", ErrSchema, err)
 	}
-	if err := small(document, nil); err != nil {
+	if document, err = small(document, nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
 	if members, ok := document.(map[string]any); ok {
@@ -113,6 +113,9 @@ func Compile(text string) (*Schema, error) {
 	} else if n > schemasMax {
 		return nil, fmt.Errorf("%w: it has more than %d schemas, each counted where it is referred to", ErrSchema, schemasMax)
 	}
+	for s := range count.sizes {
+		index(s)
+	}
 	members, _ := document.(map[string]any)
 	encrypted, _ := members[keyEncrypted].(bool)
 	return &Schema{is, encrypted}, nil
@@ -134,7 +137,7 @@ func (s *Schema) Check(payload []byte) error {
 	if err != nil {
 		return fmt.Errorf("payload is no JSON: %w", err)
 	}
-	if err := small(value, nil); err != nil {
+	if value, err = small(value, nil); err != nil {
 		return err
 	}
 	err = s.is.Validate(value)
@@ -154,27 +157,30 @@ func mismatch(wrong *jsonschema.ValidationError) *Mismatch {
 		Words: core.ShortText(wrong.ErrorKind.LocalizedString(message.NewPrinter(language.English)), wordsMax)}
 }
 
-// small refuses numbers that take long to compare, which is done exactly, and that an expression would refuse.
-func small(value any, at []string) error {
+// small gives each number in a value its one spelling. It refuses numbers that take long to compare, which is done exactly, and
+// that an expression would refuse.
+func small(value any, at []string) (_ any, err error) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, member := range v {
-			if err := small(member, append(at, name)); err != nil {
-				return err
+			if v[name], err = small(member, append(at, name)); err != nil {
+				return nil, err
 			}
 		}
 	case []any:
 		for i, element := range v {
-			if err := small(element, append(at, strconv.Itoa(i))); err != nil {
-				return err
+			if v[i], err = small(element, append(at, strconv.Itoa(i))); err != nil {
+				return nil, err
 			}
 		}
 	case json.Number:
-		if _, err := decimal.Canon(string(v)); err != nil {
-			return &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: "number " + err.Error()}
+		canon, err := decimal.Canon(string(v))
+		if err != nil {
+			return nil, &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: "number " + err.Error()}
 		}
+		return json.Number(canon), nil
 	}
-	return nil
+	return value, nil
 }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")

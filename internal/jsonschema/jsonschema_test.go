@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -39,6 +40,35 @@ func TestCheck(t *testing.T) {
 	}
 	if n := len(c.all); n == 0 || n > cacheMax {
 		t.Errorf("%d schemas are kept", n)
+	}
+}
+
+// TestEnum: a value is one of them by what it means, and is found at once among however many there are: a list of numbers held
+// up the door for minutes.
+func TestEnum(t *testing.T) {
+	var c Cache
+	const some = `{"enum":[1,2.50,"a",null,true,[1,{"x":1e1}]]}`
+	for payload, fits := range map[string]bool{
+		`1`: true, `1.0`: true, `10e-1`: true, `25e-1`: true, `"a"`: true, `"\u0061"`: true, `null`: true, `true`: true, `[1.0,{"x":10}]`: true,
+		`2`: false, `"1"`: false, `"b"`: false, `false`: false, `[1]`: false, `{"x":10}`: false, `[1,{"x":10},1]`: false, `"null"`: false,
+	} {
+		if err := c.Check(some, []byte(payload)); (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "'enum' failed") {
+			t.Errorf("%s: %v, want it to fit: %v", payload, err, fits)
+		}
+	}
+	if err := c.Check(`{"items":{"enum":[1,2]}}`, []byte(`[1,3]`)); err == nil || err.Error() != `at "/1": value must be one of 1, 2` {
+		t.Error(err)
+	}
+	many := "1000"
+	for i := range 2000 {
+		many += fmt.Sprint(",", 1001+i)
+	}
+	began := time.Now()
+	if err := c.Check(`{"items":{"enum":[`+many+`]}}`, []byte(`[`+strings.Repeat("3000,", 20_000)+`3000]`)); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("20,000 numbers took %v", took)
 	}
 }
 

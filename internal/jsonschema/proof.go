@@ -80,10 +80,7 @@ func said(s *jsonschema.Schema) string {
 			return types[0]
 		}
 	}
-	var values []any
-	if s.Enum != nil {
-		values = s.Enum.Values
-	}
+	values := enumOf(s)
 	if s.Const != nil {
 		values = []any{*s.Const}
 	}

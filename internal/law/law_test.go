@@ -79,7 +79,7 @@ var packages = map[string]place{
 	"agents/ledgertest": {imports: []string{"agents", "internal/core"}},
 
 	// For the tests of a user's handlers.
-	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr"}, links: []string{"nats"}},
+	"dulytest": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/jsonschema"}, links: []string{"nats"}},
 
 	// Wiring.
 	"internal/node": {

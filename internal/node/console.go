@@ -25,6 +25,9 @@ func (n *Node) newConsole(p *api.Ports, closing <-chan struct{}) (http.Handler, 
 		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: p.Partitions, Pauses: p.Pauses,
 		Breakers: p.Breakers, Limits: p.Limits, Versions: p.Versions, Tokens: p.Tokens, Alerts: consoleAlerts{p.Alerts}, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
+	if n.cfg.URL != "" {
+		cfg.Origin = originOf(n.cfg.URL)
+	}
 	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {
 		cfg.SignOut = auth.PathSignOut
 	}

@@ -337,6 +337,7 @@ type AuditFilter struct {
 	Actor  string
 	Action string
 	Target string // a prefix
+	Whole  bool   // Target is all of it
 	From   time.Time
 	To     time.Time
 	Limit  int

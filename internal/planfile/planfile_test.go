@@ -102,6 +102,42 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestTextsRoundTrip: names that a reader of YAML takes for something else, and expressions with any white space, are the same
+// when the file is read again: otherwise a plan that was shown could not be applied under its version.
+func TestTextsRoundTrip(t *testing.T) {
+	for _, text := range []string{"1e5", "-", "---", "-1", "0x10", "007", "1_000", "null", "yes", "123456789012345678901234567890", "2026-01-01"} {
+		roundTrip(t, &core.Plan{Name: text, Version: 1, Steps: []core.Step{{Name: text, Agent: "a"}, {Name: "b", Agent: text}, {Name: "c", Agent: "a", After: []int{0, 1}, Narrow: true, Uses: []int{0}}}})
+	}
+	for _, text := range []string{
+		"input.a\n&& input.b", "input.a\n&& input.b\n", "  input.a\n&& input.b", "\n      input.a &&\n      input.b\n    ", "\n\t\tinput.a &&\n\t\tinput.b\n\t",
+		"input.a\n\n\n&& input.b\n\n", "\tinput.a", "input.a ", "input.a\n  ", "input.a\n   \n&& input.b", "input.a\n\t&& input.b", "input.a\n  && input.b // end",
+		"'''\n  a\n''' == input.a", "input.a == 'x: y' // #", "# input.a", "input.a\r\n&& input.b", "input.a &&  \ninput.b",
+	} {
+		roundTrip(t, &core.Plan{Name: "order", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", When: text}}, Result: text})
+	}
+}
+
+// roundTrip writes a plan, and reads what is written, whether it can work or not.
+func roundTrip(t *testing.T, p *core.Plan) {
+	t.Helper()
+	text, err := Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{name: "written.yaml"}
+	root := f.parse(text)
+	if root == nil {
+		t.Errorf("%v\n%s", f.err(), text)
+		return
+	}
+	again := (&reader{file: f, root: root}).plan(payloadMax)
+	a, err := planform.Canonical(p)
+	b, err2 := planform.Canonical(&again)
+	if err != nil || err2 != nil || string(a) != string(b) {
+		t.Errorf("%v %v %v\n%s\n%s\n%s", err, err2, f.err(), text, a, b)
+	}
+}
+
 // TestNumbersOfSchemas: a number of a schema is the same number in the file, in the plan, and in the file that is written of
 // it; text stays text.
 //

@@ -91,7 +91,11 @@ func members(form reflect.Value) (yaml.MapSlice, error) {
 				name, value = strings.TrimSuffix(name, "_ms"), duration(*v)
 			}
 		case *[]string:
-			value = *v
+			names := make([]any, len(*v))
+			for j, name := range *v {
+				names[j] = quoted(name)
+			}
+			value = names
 		case json.RawMessage:
 			var err error
 			if value, err = ordered(v); errors.Is(err, errName) {

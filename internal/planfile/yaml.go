@@ -50,16 +50,22 @@ func (v verbatim) MarshalYAML() ([]byte, error) { return []byte(v), nil }
 // errName says that a member's name has characters that a terminal acts by: goccy quotes no name.
 var errName = errors.New("a name has control characters")
 
-// quoted is a text as goccy writes it, or quoted: one that a reader would take for a number, and one with characters that a
-// terminal acts by, which goccy writes as they are.
+// quoted is a text as goccy writes it, or quoted: one that a reader would take for a number, one whose white space goccy would
+// lose, and one with characters that a terminal acts by, which goccy writes as they are.
 func quoted(t string) any {
 	switch {
 	case strings.ContainsFunc(t, acts):
 		return verbatim(strconv.QuoteToASCII(t))
-	case isNumber(t):
+	case isNumber(t), blankAround(t):
 		return verbatim(strconv.Quote(t))
 	}
 	return t
+}
+
+// blankAround reports whether a text begins or ends with white space, but for one end of its last line.
+func blankAround(t string) bool {
+	t = strings.TrimSuffix(t, "\n")
+	return strings.TrimSpace(t) != t
 }
 
 // acts reports whether a terminal acts by a character, ends of lines and tabs aside.

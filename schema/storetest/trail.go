@@ -133,6 +133,8 @@ func testTrailFilters(r *rig) {
 		{operate.AuditFilter{Action: "undo"}, 10},
 		{operate.AuditFilter{Action: "undo", Actor: "ivan"}, 5},
 		{operate.AuditFilter{Target: "task/order/1"}, 11},
+		{operate.AuditFilter{Target: "task/order/1", Whole: true}, 1},
+		{operate.AuditFilter{Target: "task/order/", Whole: true}, 0},
 		{operate.AuditFilter{Target: "task/order/17"}, 1},
 		{operate.AuditFilter{Target: "task/"}, n},
 		{operate.AuditFilter{Target: "operation/"}, 0},
@@ -187,6 +189,7 @@ func (r *rig) longTrail(all []operate.AuditEntry) {
 		because string
 	}{
 		{operate.AuditFilter{Limit: 100, Target: "task/order/17"}, 1, true, "a target has few entries"},
+		{operate.AuditFilter{Limit: 100, Target: "task/order/1", Whole: true}, 1, true, "a target has few entries"},
 		{operate.AuditFilter{Limit: 100, Actor: "olga"}, 15, true, "an actor has an index"},
 		{operate.AuditFilter{Limit: 100, Action: "undo"}, 10, true, "an action has an index"},
 		{operate.AuditFilter{Limit: 100, To: start.Add(20 * time.Second).Time()}, 20, true, "the range ends far below"},

@@ -468,7 +468,7 @@ func (w *World) Audit(_ context.Context, f operate.AuditFilter) (page operate.Au
 			}
 		}
 		for _, e := range slices.Backward(w.Trail) {
-			if e.Number >= before || cmp.Or(f.Actor, e.Actor) != e.Actor || cmp.Or(f.Action, e.Action) != e.Action || !strings.HasPrefix(e.Target, f.Target) ||
+			if e.Number >= before || cmp.Or(f.Actor, e.Actor) != e.Actor || cmp.Or(f.Action, e.Action) != e.Action || !strings.HasPrefix(e.Target, f.Target) || f.Whole && e.Target != f.Target ||
 				!f.From.IsZero() && e.At.Before(f.From) || !f.To.IsZero() && !e.At.Before(f.To) {
 				continue
 			}

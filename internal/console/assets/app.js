@@ -95,8 +95,22 @@
     }
     if (e.target.closest("[aria-disabled=true]")) e.preventDefault();
   });
+  // A form is sent once, however often its button is pressed: one of a dialog until an answer leaves it where it is, one that
+  // the browser sends until its page should be there.
+  document.addEventListener("submit", function (e) {
+    var form = e.target;
+    if (form.method !== "post" || form.hasAttribute("hx-post")) return;
+    if (Date.now() - Number(form.dataset.sent || 0) < 10000) e.preventDefault();
+    else form.dataset.sent = Date.now();
+  });
+  function answered(ctx) { if (ctx && ctx.sourceElement) delete ctx.sourceElement.dataset.sent; }
   document.addEventListener("htmx:config:request", function (e) {
     var ctx = e.detail.ctx, body = ctx && ctx.request && ctx.request.body;
+    if (ctx && ctx.request.method === "POST") {
+      if (ctx.sourceElement.dataset.sent) e.preventDefault();
+      ctx.sourceElement.dataset.sent = "1";
+      return;
+    }
     if (!ctx || ctx.request.method !== "GET" || !body || !body.entries) return;
     // An empty field is no part of an address.
     Array.from(body.entries()).forEach(function (p) { if (p[1] === "") body.delete(p[0]); });
@@ -105,24 +119,32 @@
   function readAt() { return new Date($("#fresh time").dateTime); }
   function read(at) { $("#fresh time").dateTime = at; }
 
-  // A page of an error comes in the place of a part that it does not have: what is there stays, grey, and the banner says it.
-  var held = false;
+  // What a page says that is shown in the place of another: of an error, or for signing in.
+  function said(page) {
+    var note = page.querySelector("main .note"), title = page.querySelector("h1");
+    return note ? note.textContent.trim() : title ? title.textContent.trim() + "." : "The answer cannot be shown.";
+  }
+  // A page of an error comes in the place of a part that it does not have: what is there stays, grey, and the banner says it
+  // until that part comes.
+  var held = "", heldPart = "";
   document.addEventListener("htmx:before:swap", function (e) {
     var ctx = e.detail.ctx, page = ctx && ctx.select && new DOMParser().parseFromString(ctx.text, "text/html");
+    answered(ctx);
     if (!page || page.querySelector(ctx.select)) {
-      if (held) banner("");
-      held = false;
+      if (held && ctx.select === heldPart) banner(held = "");
       if (page && ctx.select !== "#dialog-content") read(new Date().toISOString());
       return;
     }
     e.preventDefault();
-    var text = page.querySelector("main .note");
-    held = true;
-    banner((text ? text.textContent.trim() : "The answer cannot be shown.") + " What you see was read at " + absolute(readAt()) + ".");
+    heldPart = ctx.select;
+    held = said(page) + " What you see was read at " + absolute(readAt()) + ".";
+    banner(held);
     if (player) { player.value = $("#frame").dataset.at; played(); }
   });
-  document.addEventListener("htmx:error", function () {
-    banner("This did not reach Duly. Nothing was changed as far as is known; try again.");
+  document.addEventListener("htmx:error", function (e) {
+    var ctx = e.detail.ctx, changes = ctx && ctx.request && ctx.request.method === "POST";
+    answered(ctx);
+    banner("No answer came from Duly. " + (changes ? "What you asked for may be done: look before you ask again." : "Try again."));
   });
 
   // --- A cell that is cut shows all of its text to the pointer.
@@ -280,6 +302,10 @@
   function newPoints(more) {
     if (!holder || !more) return;
     var last = points.length ? points[points.length - 1].t : 0;
+    if (more.length && more[more.length - 1].t < last) { // a clock was set back: what lies ahead of it is no more
+      last = 0;
+      points = points.filter(function (p) { return p.t < more[0].t; });
+    }
     more = more.filter(function (p) { return p.t > last; });
     if (!more.length) return;
     points = points.concat(more).slice(-600);
@@ -316,7 +342,7 @@
   if ($("#told .told")) follow(1000);
 
   // --- Live: one stream for a tab that is seen and not paused.
-  var source = null, retry = 0, lostAt = 0, url = document.body.dataset.live;
+  var source = null, retry = 0, lostAt = 0, heard = 0, refusal = "", url = document.body.dataset.live;
   var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
   function banner(text, fresh) {
     var b = $("#banner");
@@ -326,18 +352,39 @@
   }
   function lost() {
     if (!lostAt) lostAt = Date.now();
-    var since = absolute(new Date(lostAt));
-    banner("Duly cannot be reached since " + since + ". What you see is " + Math.round((Date.now() - readAt()) / 1000) + " s old or more; it comes back by itself.");
+    var old = " What you see is " + Math.round((Date.now() - readAt()) / 1000) + " s old or more";
+    banner(refusal ? refusal + old + "." : "Duly cannot be reached since " + absolute(new Date(lostAt)) + "." + old + "; it comes back by itself.");
+  }
+  // An answer that is no stream says why in a page: that one has to sign in again, or that there are too many.
+  function refused() {
+    var enough = new AbortController();
+    fetch(url, { signal: enough.signal }).then(function (r) {
+      if (!r.ok) return r.text();
+      enough.abort();
+      return "";
+    }).then(function (text) { return text && said(new DOMParser().parseFromString(text, "text/html")); }, function () { return ""; })
+      .then(function (text) { refusal = text; if (lostAt) lost(); });
   }
   function open() {
     clearTimeout(retry);
     if (!url || source || paused || document.hidden) return;
     source = new EventSource(url);
-    source.addEventListener("live", function (e) { live(JSON.parse(e.data)); });
+    hears();
+    source.addEventListener("beat", hears);
+    source.addEventListener("live", function (e) { hears(); live(JSON.parse(e.data)); });
     source.onerror = function () {
       lost();
-      if (source && source.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(open, 4000); }
+      if (source && source.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(open, 4000); refused(); }
     };
+  }
+  // A node that lost its power, or its way to here, ends no stream: one that says nothing for longer than two beats is none.
+  var deafAfter = 40000;
+  function hears() { heard = performance.now(); }
+  function listens() {
+    if (!source || performance.now() - heard < deafAfter) return;
+    lost();
+    close();
+    open();
   }
   function close() {
     clearTimeout(retry);
@@ -346,8 +393,9 @@
   }
   function live(e) {
     lostAt = 0;
+    refusal = "";
     if ($("#needs")) read(e.at);
-    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(readAt()) + "." : e.warn || "", !e.trouble);
+    banner(e.trouble ? "Duly answers, but " + e.trouble + ". What you see was read at " + absolute(readAt()) + "." : held || e.warn || "", !e.trouble && !held);
     var pill = $("#needs-pill");
     pill.hidden = !e.count;
     pill.textContent = e.count;
@@ -364,11 +412,10 @@
     if (counted) { counted.dateTime = e.at; times($("#counted")); }
     Object.keys(e.states || {}).forEach(function (s) { put($("[data-state=" + s + "]"), e.states[s]); });
     newPoints(e.points);
-    var op = $("#op-tally");
-    if (op && op.dataset.moves) {
-      if (e.ops[op.dataset.op]) op.innerHTML = e.ops[op.dataset.op]; // the same
-      else if (window.htmx) { delete op.dataset.moves; htmx.ajax("GET", location.href, { target: "#op", select: "#op", swap: "outerHTML" }); }
-    }
+    var op = $("#op-tally"), runs = op && e.ops[op.dataset.op];
+    if (runs && op.dataset.moves) op.innerHTML = runs; // the same
+    // One that began or ceased to run has another state, and other buttons. What cannot be read now is with the next event.
+    else if (op && (runs || op.dataset.moves) && window.htmx) htmx.ajax("GET", location.href, { target: "#op", select: "#op", swap: "outerHTML" });
   }
   function pauseWord() {
     if (!pauseButton) return;
@@ -384,8 +431,11 @@
   });
   document.addEventListener("visibilitychange", function () { if (document.hidden) close(); else { open(); times(); } });
   window.addEventListener("pagehide", close);
-  window.addEventListener("pageshow", open);
-  setInterval(function () { if (lostAt && !document.hidden && !paused) lost(); }, 1000);
+  window.addEventListener("pageshow", function (e) {
+    if (e.persisted) $$("[data-sent]").forEach(function (f) { delete f.dataset.sent; });
+    open();
+  });
+  setInterval(function () { listens(); if (lostAt && !document.hidden && !paused) lost(); }, 1000);
 
   if (holder) points = JSON.parse(holder.dataset.points) || [];
   zone(); theme(); pauseWord(); picked(); graphs(); played(); plots(); open();
