@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 // WatchOption changes one [Client.Watch].
@@ -51,8 +53,8 @@ const skewMax = 10 * time.Second
 //
 // The states on the way are told live only: what happened before the loop began
 // is not repeated. The end is found however late the loop begins: in the store, by
-// asking once, and otherwise in a durable stream of the endings of the type, which is
-// read from [Since] on. To follow many tasks at a time, give them a subject with
+// asking, and otherwise in a durable stream of the endings of the type, which is
+// read from [Since] on, also when it is made again. To follow many tasks at a time, give them a subject with
 // [ReplyTo] instead.
 func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOption) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
@@ -90,6 +92,7 @@ type news struct {
 	ended   chan Status // from the event stream, or from the store
 	failed  chan error
 	hint    chan struct{} // has an element when live news says that the task has ended
+	last    atomic.Uint64 // position in the event stream that was read last
 	client  *Client
 	stop    func() // ends the subscriptions and waits for them
 }
@@ -113,20 +116,61 @@ func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, e
 		return n, nil
 	}
 	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since}
-	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) { n.read(ctx, msg) }, n.failed, nil)
+	silent := make(chan struct{}, 1)
+	open := func() (stop func(), err error) {
+		return c.events(ctx, typ, from, func(msg jetstream.Msg) { n.read(ctx, msg) }, n.failed, silent)
+	}
+	stop, err := open()
 	if err != nil {
 		_ = sub.Unsubscribe()
 		return nil, err
 	}
-	// The stream is open, so an end that the store does not have yet comes from there.
-	var asking sync.WaitGroup
-	asking.Go(func() { n.ask(ctx) })
+	var reading sync.WaitGroup
+	reading.Go(func() { n.keep(ctx, stop, silent, open) })
 	n.stop = func() {
 		_ = sub.Unsubscribe()
-		stop()
-		asking.Wait()
+		reading.Wait()
 	}
 	return n, nil
+}
+
+// keep asks the store once the event stream is open, so that an end which the store does not have yet comes from there. When
+// the stream was made again, or went back, it does so again: an end that only the stream before had is in the store.
+func (n *news) keep(ctx context.Context, stop func(), silent <-chan struct{}, open func() (stop func(), err error)) {
+	for {
+		var identity natsbus.Identity
+		_ = identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), 0)
+		n.ask(ctx)
+		remade := n.remade(ctx, &identity, silent)
+		stop()
+		if !remade {
+			return
+		}
+		n.last.Store(0)
+		var err error
+		for stop, err = open(); err != nil; stop, err = open() {
+			if n.client.clock.Sleep(ctx, askPause) != nil {
+				return
+			}
+		}
+	}
+}
+
+// remade waits until the event stream is another one than at first, or went back; false: ctx has ended.
+func (n *news) remade(ctx context.Context, identity *natsbus.Identity, silent <-chan struct{}) bool {
+	look := time.NewTicker(endsLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-silent:
+		case <-look.C:
+		}
+		if identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), n.last.Load()) != nil {
+			return true
+		}
+	}
 }
 
 // tell yields until the task has ended or yield returns false.
@@ -170,7 +214,7 @@ func (n *news) tell(ctx context.Context, yield func(Status, error) bool) error {
 	}
 }
 
-// ask asks the store once what has become of the task: its end may be older than what the
+// ask asks the store what has become of the task: its end may be older than what the
 // stream is read from. It tries again while the server does not answer.
 func (n *news) ask(ctx context.Context) {
 	for {
@@ -273,6 +317,9 @@ func (n *news) stored(ctx context.Context, task *Task) {
 
 // read looks for the task among the endings of one message.
 func (n *news) read(ctx context.Context, msg jetstream.Msg) {
+	if at, err := msg.Metadata(); err == nil {
+		n.last.Store(at.Sequence.Stream)
+	}
 	for _, s := range endings(n.refused, msg) {
 		if s.Task != n.id {
 			continue

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"duly.dev/duly"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
@@ -151,6 +153,70 @@ func TestWatchFindsAnEndInThePast(t *testing.T) {
 			t.Errorf("got %+v, %v", status, err)
 		}
 	}
+}
+
+// A watch hears of the end though the event stream is made again meanwhile: from the new stream, or, where only the stream
+// before had it, from the store.
+func TestWatchOfAStreamThatIsMadeAgain(t *testing.T) {
+	for _, in := range []string{"stream", "store"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for _, end := range []string{"x processed", "y undone", "z error"} {
+				r.tell(t, end)
+			}
+			js, name := r.js(t), wire.Names{}.StreamEvents()
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+			defer cancel()
+			remade := make(chan error, 1)
+			go func() { remade <- r.remake(ctx, js, name, 3, in == "store") }()
+			var last duly.Status
+			for status, err := range r.Watch(ctx, "order", "a") {
+				if err != nil {
+					t.Error(err)
+				}
+				last = status
+			}
+			if err := <-remade; err != nil || last.State != duly.StateProcessed {
+				t.Errorf("the last news is %+v; %v", last, err)
+			}
+		})
+	}
+}
+
+// remake makes the event stream again once a reader has got to a position, and has task a end in the store, or in the new
+// stream alone.
+func (r *rig) remake(ctx context.Context, js jetstream.JetStream, name string, read uint64, store bool) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for has := false; !has; {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		for is := range stream.ListConsumers(ctx).Info() {
+			has = has || is.Delivered.Stream >= read
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	if store {
+		r.mu.Lock()
+		r.views["a"] = core.View{ID: "a", Type: "order", State: core.StateProcessed}
+		r.mu.Unlock()
+	}
+	if err := js.DeleteStream(ctx, name); err != nil {
+		return err
+	}
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"duly.events.*.*"}}); err != nil || store {
+		return err
+	}
+	told := make(chan error, 1)
+	r.conn.PublishEndings([]core.Ending{{ID: "a", Type: "order", State: core.StateProcessed, At: 1}}, func(err error) { told <- err })
+	return <-told
 }
 
 // A refusal ends a watch, with the error that Submit would have given.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ const (
 	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
 	relayAgainMax        = time.Minute
 	relayPatience        = 250 * time.Millisecond // after which rows of other task streams do not wait for one
+	relayLookMax         = 2 * time.Second        // of a look at the task of a row
 )
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
@@ -56,6 +58,8 @@ type RelayConfig struct {
 	Interval time.Duration
 	// Items is how many rows are taken at a time.
 	Items int
+	// Existing looks up the task of an id; nil: there is none. A relay without it takes every refusal for the truth.
+	Existing func(ctx context.Context, id string) (*core.Existing, error)
 	// Report gets every error of the outbox, and nil when it works; nil: errors are not reported. Any
 	// goroutine may call it.
 	Report func(error)
@@ -146,9 +150,9 @@ func (r *Relay) Run(ctx context.Context) {
 // that Run begins the next take, and another at its end, which need not be read.
 func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 	var t takeResult
-	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
+	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(ctx context.Context, rows []Written) []Verdict {
 		var verdicts []Verdict
-		verdicts, t.full = r.hand(rows, func() { turns <- takeResult{took: len(rows)} })
+		verdicts, t.full = r.hand(ctx, rows, func() { turns <- takeResult{took: len(rows)} })
 		return verdicts
 	})
 	if ctx.Err() == nil {
@@ -160,7 +164,7 @@ func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 // hand submits rows and waits for all answers; the door answers always. It does not submit rows of streams
 // that are slow or rest. It calls late when only slow streams are waited for. full is for how long the door
 // asked to wait, if it had no room for some.
-func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
+func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
 	h := r.streams.begin(rows, answers)
 	for i := range rows {
@@ -176,7 +180,7 @@ func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time
 	}
 	h.wait(late)
 	for i := range rows {
-		v, rest := r.judge(&rows[i], answers[i].Err)
+		v, rest := r.judge(ctx, &rows[i], answers[i].Err)
 		if v != nil {
 			verdicts = append(verdicts, *v)
 		}
@@ -188,7 +192,7 @@ func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time
 // judge decides what happens to a row. A row that the door, or the only stream, has no room for stays as it
 // is, and the relay rests. A row that waits for something of its own - its plan, its id, the owner of its
 // partition, its stream - is put off, so that it does not hold up those behind it.
-func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
+func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
 	switch {
 	case refused == nil:
 		r.relayed.Add(1)
@@ -205,8 +209,37 @@ func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Durat
 	case refused.Retryable():
 		return nil, max(refused.Retry, r.cfg.Interval)
 	}
+	switch is, again := r.isTask(ctx, w, refused); {
+	case is:
+		r.relayed.Add(1)
+		return &Verdict{Row: w.Row}, 0
+	case again > 0:
+		r.putOff.Add(1)
+		return &Verdict{Row: w.Row, Refused: refused, Again: again}, 0
+	}
 	r.refused.Add(1)
 	return &Verdict{Row: w.Row, Refused: refused}, 0
+}
+
+// ofNow are the causes of final refusals that the same row need not have met before: it was in time, or its plan another.
+var ofNow = []int{causeCompleteByPast, causeNoTime, causeDeprecated, CauseInputSchema, CauseInputSize}
+
+// isTask reports whether a row that is refused for good is a task: a relay that died had it stored before. again is not 0
+// where that is not known yet: the store does not answer, or the owner may not have read the submission.
+func (r *Relay) isTask(ctx context.Context, w *Written, refused *Refusal) (is bool, again time.Duration) {
+	if r.cfg.Existing == nil || !slices.Contains(ofNow, refused.ErrCode) {
+		return false, 0
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
+	defer cancel()
+	task, err := r.cfg.Existing(ctx, w.Request.ID)
+	switch {
+	case err != nil, task == nil && w.Tries == 0:
+		return false, settleMax
+	case task == nil:
+		return false, 0
+	}
+	return Differs(w.Request.ID, w.Request.Type, task.Type, w.Request.Input, task.InputHash) == nil, 0
 }
 
 // relayLate is how old the oldest waiting row may be before that is a trouble.

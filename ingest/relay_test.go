@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -457,6 +458,49 @@ func TestRelayRefusals(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestRelayKnowsWhatWasStored: a row that a relay had stored before it died is not kept as refused by the next one, whose door
+// finds it too late by now. The owner may take a moment to make it a task.
+func TestRelayKnowsWhatWasStored(t *testing.T) {
+	same := &core.Existing{ID: "a1", Type: "order", InputHash: core.HashInput("order", []byte(`{}`))}
+	other := &core.Existing{ID: "a1", Type: "order", InputHash: []byte("another")}
+	for name, c := range map[string]struct {
+		task  *core.Existing
+		after time.Duration // the owner has read it
+		away  time.Duration // the state store is
+		kept  bool
+	}{"stored": {task: same}, "not read yet": {task: same, after: 3 * time.Second}, "no store": {task: same, away: 9 * time.Second}, "another's": {task: other, kept: true}, "new": {kept: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			h, began := newHeap("a1"), time.Now()
+			h.lost = 1
+			var asked atomic.Int64
+			existing := func(context.Context, string) (*core.Existing, error) {
+				switch since := time.Since(began); {
+				case since < c.away:
+					return nil, errAway
+				case since < c.after:
+					return nil, nil
+				}
+				return c.task, nil
+			}
+			relays, stop := relayingInto(t, func() *Relay {
+				return newRelay(RelayConfig{Existing: existing}, h, func(r Request) {
+					if asked.Add(1) == 1 {
+						r.Answer(Answer{})
+						return
+					}
+					r.Answer(Answer{Err: Refuse(400, causeCompleteByPast, "complete-by has passed")})
+				}, []string{"TASKS"}, func(string) int { return 0 })
+			}, 1)
+			<-time.After(time.Minute)
+			stop()
+			waiting, refused := h.left()
+			if len(waiting) != 0 || (len(refused) == 1) != c.kept || (relays[0].Stats().Refused == 1) != c.kept {
+				t.Errorf("%s: %v wait, %v are refused, %+v", name, waiting, refused, relays[0].Stats())
+			}
+		})
+	}
 }
 
 // TestRelayForgetsAnOutage: a database that was away for long, and came back, is asked soon when it is away again.

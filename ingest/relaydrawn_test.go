@@ -235,7 +235,7 @@ func (w *relayWorld) relay(in *Ingest) (stop func()) {
 		names[i] = streamName(w.script.streams)(i)
 	}
 	relays, end := relayingInto(w.t, func() *Relay {
-		return newRelay(RelayConfig{Items: w.script.items}, w.heap, func(r Request) {
+		return newRelay(RelayConfig{Items: w.script.items, Existing: w.existing}, w.heap, func(r Request) {
 			if trouble := w.trouble(); trouble != nil {
 				r.Answer(Answer{Err: trouble})
 				return
@@ -259,6 +259,17 @@ func (w *relayWorld) trouble() *Refusal {
 		return nil
 	}
 	return doorTroubles[w.now.door]
+}
+
+// existing is what the owners made of an id: only rows whose id no other has are looked up.
+func (w *relayWorld) existing(_ context.Context, id string) (*core.Existing, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for input, sub := range w.stored[id] {
+		w.acked[id+input]++
+		return &core.Existing{ID: id, Type: sub.Type, InputHash: core.HashInput(sub.Type, sub.Input)}, nil
+	}
+	return nil, nil
 }
 
 // watched has the answers to a request counted, and looked at while they are new.
@@ -438,6 +449,9 @@ func (w *relayWorld) judged(row *heapRow, v *Verdict, _ bool) {
 		}
 	default:
 		w.by.Refused++
+		if _, is := w.stored[row.form.ID][string(row.form.Input)]; is {
+			w.fail("row %d of kind %d is stored, and refused for good: %s", row.number, kind, v.Refused)
+		}
 		if !slices.Contains(finals[kind], v.Refused.ErrCode) {
 			w.fail("row %d of kind %d is refused for good: %d %s", row.number, kind, v.Refused.ErrCode, v.Refused)
 		}

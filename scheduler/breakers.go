@@ -17,7 +17,7 @@ import (
 
 // BreakerStore keeps breakers, for all nodes.
 type BreakerStore interface {
-	// Breakers returns all that there are, up to core.BreakersMax, the newest first.
+	// Breakers returns all that there are, by agent: one that is not among them counts as closed and never stored.
 	Breakers(ctx context.Context) ([]core.Breaker, error)
 	// PutBreaker stores a breaker if the stored one has the revision before, or there is none and this is its first. It
 	// reports false where another change came first.

@@ -27,55 +27,82 @@ const (
 	clocksMost = 30 * time.Second
 )
 
-// purge forgets old tasks of the partitions that are held here, until ctx ends.
+// purge forgets old tasks of the partitions that are held here, and old entries of the audit trail, until ctx ends.
 func (s *Scheduler) purge(ctx context.Context) {
 	if s.cfg.Retain == (Retention{}) {
 		return
 	}
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
-	trail, _ := s.store.(AuditPurger)
-	audited := s.cfg.Now() // when old entries of the audit trail were last forgotten
-	rests := map[int]purgePause{}
+	p := purging{s: s, rests: map[int]purgePause{}, audited: s.cfg.Now()}
+	p.trail, _ = s.store.(AuditPurger)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		var failed error
-		for _, c := range s.committers {
-			for partition, is := range c.ownerships() {
-				if rest := rests[partition]; s.cfg.Now() >= rest.until {
-					gone, err := s.purgeOne(ctx, c, partition, is)
-					if err != nil && failed == nil {
-						failed = fmt.Errorf("partition %d: %w", partition, err)
-					}
-					rests[partition] = rest.after(gone, err, s.cfg.Now(), s.cfg.Retain)
-				}
-				if now := s.cfg.Now(); partition == auditPartition && trail != nil && s.cfg.Retain.Audit != 0 && now.Sub(audited) >= auditEvery {
-					audited = now
-					if err := s.purgeAudit(ctx, trail, is); err != nil && failed == nil {
-						failed = fmt.Errorf("audit trail: %w", err)
-					}
-				}
-			}
+		for more := true; more && ctx.Err() == nil; {
+			more = p.pass(ctx)
 		}
-		s.cfg.reportUnlessEnded(ctx, TroubleForget, failed)
 	}
 }
 
-// purgePause is when a partition is looked at again, and how long the pause before that is.
-type purgePause struct {
-	until core.Instant
-	last  time.Duration
+// purging is what purge remembers from pass to pass.
+type purging struct {
+	s     *Scheduler
+	rests map[int]purgePause // by partition
+
+	trail       AuditPurger  // nil: the store has none
+	audited     core.Instant // when old entries of it were last forgotten
+	entries     int          // that were since then
+	auditFailed error
 }
 
-// after returns the pause that follows a look which has forgotten so many tasks: none if there were any or it
-// failed, else twice the last one, within bounds.
+// pass forgets a little of each partition whose pause is over: one that has much to forget keeps no other waiting. It reports
+// whether there is more that need not wait.
+func (p *purging) pass(ctx context.Context) (more bool) {
+	s := p.s
+	var failed error
+	for _, c := range s.committers {
+		for partition, is := range c.ownerships() {
+			rest := p.rests[partition]
+			if rest.at.Elapsed(s.cfg.Now(), rest.rest) {
+				gone, err := s.purgeOne(ctx, c, partition, is)
+				rest = rest.after(gone, err, s.cfg.Now(), s.cfg.Retain)
+				p.rests[partition] = rest
+				more = more || gone >= purgeMost && err == nil
+			}
+			if rest.failed != nil && failed == nil {
+				failed = fmt.Errorf("partition %d: %w", partition, rest.failed)
+			}
+			if partition == auditPartition && p.trail != nil && s.cfg.Retain.Audit != 0 {
+				more = p.audit(ctx, is) || more
+				if p.auditFailed != nil && failed == nil {
+					failed = fmt.Errorf("audit trail: %w", p.auditFailed)
+				}
+			}
+		}
+	}
+	s.cfg.reportUnlessEnded(ctx, TroubleForget, failed)
+	return more
+}
+
+// purgePause is when a partition was looked at, and how long it is not from then on.
+type purgePause struct {
+	at     core.Instant
+	rest   time.Duration
+	failed error // of that look
+}
+
+// after returns the pause that follows a look which has forgotten so many tasks: none if there may be more at once, until the
+// next tick if there were any or it failed, else twice the last one, within bounds.
 func (r purgePause) after(gone int, err error, now core.Instant, keep Retention) purgePause {
 	if gone > 0 || err != nil {
-		return purgePause{}
+		if gone >= purgeMost && err == nil {
+			return purgePause{}
+		}
+		return purgePause{now, purgeEvery / 2, err}
 	}
 	most := purgeRest
 	for _, d := range []time.Duration{keep.Detail, keep.Row} {
@@ -83,30 +110,33 @@ func (r purgePause) after(gone int, err error, now core.Instant, keep Retention)
 			most = min(most, d/purgeRestPart)
 		}
 	}
-	rest := min(max(2*r.last, purgeEvery), most)
-	return purgePause{now.Add(rest), rest}
+	return purgePause{at: now, rest: min(max(2*r.rest, purgeEvery), most)}
 }
 
-// purgeAudit forgets old entries of the audit trail, a few in each transaction, which delays no partition's
-// commits.
-func (s *Scheduler) purgeAudit(ctx context.Context, trail AuditPurger, is ownership) error {
+// audit forgets a few old entries of the audit trail, which delays no partition's commits, and reports whether there may be
+// more.
+func (p *purging) audit(ctx context.Context, is ownership) (more bool) {
+	s := p.s
+	now := s.cfg.Now()
 	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
-		return nil
+		return false
 	}
-	gone := 0
-	for ctx.Err() == nil {
-		n, err := trail.ForgetAudit(ctx, s.cfg.Now().Add(-s.cfg.Retain.Audit), purgeMost)
-		if gone += n; err != nil || n < purgeMost {
-			if gone > 0 {
-				s.log.Info("old entries of the audit trail are gone", "entries", gone, "older_than", s.cfg.Retain.Audit)
-			}
-			return err
-		}
+	if now.Sub(p.audited) < auditEvery {
+		return false
 	}
-	return nil
+	n, err := p.trail.ForgetAudit(ctx, now.Add(-s.cfg.Retain.Audit), purgeMost)
+	p.auditFailed = err
+	if p.entries += n; err == nil && n >= purgeMost {
+		return true
+	}
+	if p.entries > 0 {
+		s.log.Info("old entries of the audit trail are gone", "entries", p.entries, "older_than", s.cfg.Retain.Audit)
+	}
+	p.audited, p.entries = now, 0
+	return false
 }
 
-// purgeOne forgets the old tasks of one partition, and returns how many there were.
+// purgeOne forgets old tasks of one partition, a few, and returns how many.
 func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, is ownership) (gone int, err error) {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
@@ -117,17 +147,11 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
 		return 0, nil
 	}
-	for ctx.Err() == nil {
-		if !c.lockPurge(ctx) {
-			return gone, nil
-		}
-		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), s.unread(partition, before(s.cfg.Retain.Row)), purgeMost)
-		c.unlockPurge()
-		if gone += n; err != nil || n < purgeMost {
-			return gone, err
-		}
+	if !c.lockPurge(ctx) {
+		return 0, nil
 	}
-	return gone, nil
+	defer c.unlockPurge()
+	return s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), s.unread(partition, before(s.cfg.Retain.Row)), purgeMost)
 }
 
 // unread returns the instant before which a task must have ended for its row to be forgotten: the given one,

@@ -26,10 +26,14 @@ type oldStore struct {
 	mu     sync.Mutex
 	old    map[int]int // per partition
 	calls  []purge
-	failed bool // the next call fails
+	failed bool          // the next call fails
+	takes  time.Duration // each call
 }
 
 func (s *oldStore) Purge(_ context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error) {
+	if s.takes > 0 {
+		<-time.After(s.takes)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, purge{partition, epoch, detail, row})
@@ -81,6 +85,38 @@ func TestOldTasksAreForgotten(t *testing.T) {
 	})
 }
 
+// A partition, and an audit trail, with much to forget keep no other partition waiting.
+func TestMuchToForgetKeepsNoOneWaiting(t *testing.T) {
+	for name, old := range map[string]int{"a partition": 1 << 30, "the audit trail": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			store := &trailStore{oldStore: &oldStore{spyStore: c.store, old: map[int]int{3: old}, takes: 10 * time.Millisecond}, entries: 1<<30 - old}
+			cfg := scheduler.RunConfig{
+				Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: time.Hour, Audit: time.Hour},
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+			c.setLive("a")
+			pass(62 * time.Second)
+			store.mu.Lock()
+			store.old[5] = 10
+			was := store.old[3]
+			store.mu.Unlock()
+			pass(20 * time.Second)
+			store.mu.Lock()
+			if store.old[5] != 0 || old > 0 && was-store.old[3] < 100*250 {
+				t.Errorf("%s has much to forget: %d tasks of another partition are left, %d of its own are gone", name, store.old[5], was-store.old[3])
+			}
+			store.mu.Unlock()
+			stop()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // Without a retention nothing is ever forgotten.
 func TestNothingIsForgottenUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,6 +144,9 @@ type trailStore struct {
 }
 
 func (s *trailStore) ForgetAudit(_ context.Context, before core.Instant, most int) (int, error) {
+	if s.takes > 0 {
+		<-time.After(s.takes)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = append(s.before, before)

@@ -11,17 +11,18 @@ func TestPurgeRests(t *testing.T) {
 	day := Retention{Detail: 24 * time.Hour}
 	var r purgePause
 	for i, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
-		if r = r.after(0, nil, 0, day); r.last != want*time.Second || r.until.Sub(0) != want*time.Second {
-			t.Errorf("after %d looks that found nothing: %s until %d, want %d s", i+1, r.last, r.until, want)
+		if r = r.after(0, nil, 5, day); r != (purgePause{at: 5, rest: want * time.Second}) {
+			t.Errorf("after %d looks that found nothing: %+v, want %d s", i+1, r, want)
 		}
 	}
-	if r.after(3, nil, 5, day) != (purgePause{}) || r.after(0, errors.New("down"), 5, day) != (purgePause{}) {
+	down, soon := errors.New("down"), purgeEvery/2
+	if r.after(purgeMost, nil, 5, day) != (purgePause{}) || r.after(3, nil, 5, day) != (purgePause{5, soon, nil}) || r.after(0, down, 5, day) != (purgePause{5, soon, down}) {
 		t.Error("no look comes soon after one that found something, or failed")
 	}
 	for range 9 {
 		r = r.after(0, nil, 0, Retention{Detail: 24 * time.Hour, Row: 32 * time.Second})
 	}
-	if r.last != 2*time.Second {
-		t.Errorf("with rows kept for 32 s: %s, want 2 s", r.last)
+	if r.rest != 2*time.Second {
+		t.Errorf("with rows kept for 32 s: %s, want 2 s", r.rest)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	qBreakers   = `SELECT agent, state, since, until_at, openings, stage, forced, by_name, reason, revision FROM breakers ORDER BY since DESC, agent LIMIT ?1`
+	qBreakers   = `SELECT agent, state, since, until_at, openings, stage, forced, by_name, reason, revision FROM breakers ORDER BY agent`
 	qNewBreaker = `INSERT INTO breakers (agent, state, since, until_at, openings, stage, forced, by_name, reason, revision)
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (agent) DO NOTHING`
 	qPutBreaker = `UPDATE breakers SET state = ?2, since = ?3, until_at = ?4, openings = ?5, stage = ?6, forced = ?7, by_name = ?8, reason = ?9, revision = ?10
@@ -30,7 +30,7 @@ func (a *asked) Breakers(ctx context.Context) ([]core.Breaker, error) {
 		err := row.Scan(&b.Agent, &state, &since, &until, &b.Openings, &b.Stage, &b.Forced, &b.By, &b.Reason, &b.Revision)
 		b.State, b.Since, b.Until = core.BreakerState(state), core.Instant(since), core.Instant(until)
 		return b, err
-	}, qBreakers, core.BreakersMax)
+	}, qBreakers)
 	return all, about(err, "breakers")
 }
 

@@ -29,6 +29,7 @@ var Reads = []struct {
 	{"waiting", strings.ReplaceAll(qWaiting, "?", "$"), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
 	{"next agent", strings.ReplaceAll(qNextAgent, "?", "$"), "1, ''", []string{"tasks_waiting"}},
 	{"untold", strings.ReplaceAll(qUntold, "?", "$"), "1, 3, 1000", []string{"tasks_ended"}},
+	{"ended", strings.ReplaceAll(qEnded, "?", "$"), "1, 1000000000, 500", []string{"tasks_ended"}},
 }
 
 // AskedDB is the database as those who ask see it.

@@ -39,25 +39,32 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 			return core.Page{}, fmt.Errorf("list: %w", err)
 		}
 	}
-	partitions, err := column[int64](ctx, r, qPartitionNumbers)
+	partitions, at, err := r.positionsAfter(ctx, f.After)
 	if err != nil {
 		return core.Page{}, fmt.Errorf("list: %w", err)
-	}
-	at := make(positions, len(partitions))
-	for i := range at {
-		// Above every number, and small enough for a cursor.
-		at[i] = math.MaxInt64 >> 1
-	}
-	if f.After != "" {
-		if at, err = parsePositions(f.After, len(partitions)); err != nil {
-			return core.Page{}, fmt.Errorf("list: %w", err)
-		}
 	}
 	parts, err := r.parts(ctx, partitions, at, f)
 	if err != nil {
 		return core.Page{}, fmt.Errorf("list: %w", err)
 	}
 	return page(parts, f.Limit), nil
+}
+
+// positionsAfter returns the partitions, and where a list goes on in them after a cursor; empty: at its beginning.
+func (r *reader) positionsAfter(ctx context.Context, cursor string) (partitions []int64, at positions, err error) {
+	if partitions, err = column[int64](ctx, r, qPartitionNumbers); err != nil {
+		return nil, nil, err
+	}
+	if cursor != "" {
+		at, err = parsePositions(cursor, len(partitions))
+		return partitions, at, err
+	}
+	at = make(positions, len(partitions))
+	for i := range at {
+		// Above every number, and small enough for a cursor.
+		at[i] = math.MaxInt64 >> 1
+	}
+	return partitions, at, nil
 }
 
 // parts reads each partition's part of a page. It sets positions of partitions that cannot have tasks of the

@@ -114,6 +114,9 @@ type Store interface {
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)
+	// Ended returns tasks that ended at or after a time, of each partition those that ended last first, from a cursor on that
+	// is empty at first. A page comes of up to limit rows and may be empty. Of a task it has what a comparison of books needs.
+	Ended(ctx context.Context, since core.Instant, limit int, after string) (core.Page, error)
 	// Joined counts the tasks that have joined an operation's failure group since its
 	// members were frozen, exactly up to operate.CountExactMax.
 	Joined(ctx context.Context, op operate.Operation) (operate.Count, error)

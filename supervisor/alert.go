@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -49,9 +48,9 @@ type Alerter struct {
 	sink Sink
 
 	mu    sync.Mutex
-	next  core.Instant    // when the average rate is kept again
-	held  map[kind]*Alert // sums not told yet
-	since core.Instant    // of the oldest in held
+	next  core.Instant  // when the average rate is kept again
+	held  map[kind]*sum // not told yet
+	since core.Instant  // of the oldest in held
 
 	lately [alertLately]ending // told one by one, the newest before turn
 	turn   int
@@ -65,43 +64,53 @@ type ending struct {
 
 type kind struct{ taskType, step string }
 
+// sum is an alert about endings that are told together, and what to call for each of them then.
+type sum struct {
+	Alert
+	done []func(error)
+}
+
 // NewAlerter makes an alerter that tells sink.
 func NewAlerter(cfg AlertConfig, sink Sink) *Alerter {
 	cfg.Every = cmp.Or(cfg.Every, defaultAlertEvery)
 	cfg.Burst = cmp.Or(cfg.Burst, defaultAlertBurst)
 	cfg.SummaryEvery = cmp.Or(cfg.SummaryEvery, defaultSummaryEvery)
-	return &Alerter{cfg: cfg, sink: sink, held: map[kind]*Alert{}}
+	return &Alerter{cfg: cfg, sink: sink, held: map[kind]*sum{}}
 }
 
-// Take alerts about one ending, at once or in the next summary. Endings that
-// need no person pass in silence. An error says that the sink did not take it:
-// the ending should come again.
-func (a *Alerter) Take(now core.Instant, e core.Ending) error {
+// Take alerts about one ending, at once or in the next summary, and calls done
+// once that is told. Endings that need no person pass in silence. An error says
+// that the sink did not take it: the ending should come again. done must not
+// call the alerter.
+func (a *Alerter) Take(now core.Instant, e core.Ending, done func(error)) {
 	if e.State != core.StateError {
-		return nil
+		done(nil)
+		return
 	}
 	alert := Alert{Task: e.ID, Type: e.Type, Step: e.Step, Error: core.ShortText(e.Error, alertErrorMax), At: e.At, Tasks: 1}
 	is := ending{e.ID, e.At}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.lately[:], is) {
-		return nil
+		done(nil)
+		return
 	}
 	next := max(a.next, now).Add(a.cfg.Every)
 	if next.Sub(now) > time.Duration(a.cfg.Burst)*a.cfg.Every {
-		a.hold(now, alert)
-		return nil
+		a.hold(now, alert, done)
+		return
 	}
 	if err := a.sink.Alert(alert); err != nil {
-		return fmt.Errorf("alert about task %s: %w", e.ID, err)
+		done(fmt.Errorf("alert about task %s: %w", e.ID, err))
+		return
 	}
 	a.next = next
 	a.lately[a.turn] = is
 	a.turn = (a.turn + 1) % alertLately
-	return nil
+	done(nil)
 }
 
-func (a *Alerter) hold(now core.Instant, alert Alert) {
+func (a *Alerter) hold(now core.Instant, alert Alert, done func(error)) {
 	k := kind{alert.Type, alert.Step}
 	if a.held[k] == nil && len(a.held) >= alertKindsMax {
 		alert.Type, alert.Step = alertOtherType, ""
@@ -110,10 +119,13 @@ func (a *Alerter) hold(now core.Instant, alert Alert) {
 	if len(a.held) == 0 {
 		a.since = now
 	}
-	if sum := a.held[k]; sum != nil {
-		alert.Tasks += sum.Tasks
+	s := a.held[k]
+	if s == nil {
+		s = &sum{}
+		a.held[k] = s
 	}
-	a.held[k] = &alert
+	alert.Tasks += s.Tasks
+	s.Alert, s.done = alert, append(s.done, done)
 }
 
 // Flush tells the summary when it is due.
@@ -133,22 +145,27 @@ func (a *Alerter) Finish() error {
 	return a.tellHeld()
 }
 
-// tellHeld keeps what the sink does not take.
+// tellHeld tells all sums. The endings of those that the sink does not take come again; once it has not taken one, no other
+// is tried, as each try may take its time.
 func (a *Alerter) tellHeld() error {
-	sums := make([]*Alert, 0, len(a.held))
-	for _, sum := range a.held {
-		sums = append(sums, sum)
+	sums := make([]*sum, 0, len(a.held))
+	for _, s := range a.held {
+		sums = append(sums, s)
 	}
-	slices.SortFunc(sums, func(x, y *Alert) int {
+	slices.SortFunc(sums, func(x, y *sum) int {
 		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Step, y.Step))
 	})
+	clear(a.held)
 	var failed error
-	for _, sum := range sums {
-		if err := a.sink.Alert(*sum); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("alert about %d tasks of type %s: %w", sum.Tasks, sum.Type, err))
-			continue
+	for _, s := range sums {
+		if failed == nil {
+			if err := a.sink.Alert(s.Alert); err != nil {
+				failed = fmt.Errorf("alert about %d tasks of type %s: %w", s.Tasks, s.Type, err)
+			}
 		}
-		delete(a.held, kind{sum.Type, sum.Step})
+		for _, done := range s.done {
+			done(failed)
+		}
 	}
 	return failed
 }

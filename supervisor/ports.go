@@ -36,9 +36,10 @@ type Lease interface {
 type Alerts interface {
 	// Errors calls take for every task that ended in error, also those told
 	// while no supervisor ran, until ctx ends or reading fails. An ending is
-	// acknowledged when take has returned nil and comes again otherwise, with those
-	// that were told with it. Several supervisors share the endings between them.
-	Errors(ctx context.Context, take func(core.Ending) error) error
+	// acknowledged when done was called with nil for it, and for those that were
+	// told with it; they come again otherwise. take calls done once, or keeps it
+	// for a call soon after. Several supervisors share the endings between them.
+	Errors(ctx context.Context, take func(e core.Ending, done func(error))) error
 }
 
 // Sink is where alerts go.

@@ -162,7 +162,7 @@ func (r *Runner) finish(ctx context.Context) {
 
 // read hands endings to the alerter, and begins again when reading fails.
 func (r *Runner) read(ctx context.Context) {
-	take := func(e core.Ending) error { return r.alerter.Take(r.cfg.Now(), e) }
+	take := func(e core.Ending, done func(error)) { r.alerter.Take(r.cfg.Now(), e, done) }
 	for ctx.Err() == nil {
 		well := time.AfterFunc(readWell, func() { r.alerting(&r.readErr, nil) })
 		err := r.alerts.Errors(ctx, take)

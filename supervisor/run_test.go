@@ -218,7 +218,7 @@ type memEvents struct {
 	fails int
 }
 
-func (m *memEvents) Errors(ctx context.Context, take func(core.Ending) error) error {
+func (m *memEvents) Errors(ctx context.Context, take func(e core.Ending, done func(error))) error {
 	if m.fails > 0 {
 		m.fails--
 		return errors.New("stream away")
@@ -226,9 +226,7 @@ func (m *memEvents) Errors(ctx context.Context, take func(core.Ending) error) er
 	for {
 		select {
 		case e := <-m.more:
-			if err := take(e); err != nil {
-				return err
-			}
+			take(e, func(error) {})
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -414,7 +414,7 @@ func TestAlerterBoundsTheRate(t *testing.T) {
 	a := NewAlerter(AlertConfig{Every: 100 * time.Millisecond, Burst: 3, SummaryEvery: 10 * time.Second}, sink)
 	take := func(now core.Instant, e core.Ending) {
 		t.Helper()
-		if err := a.Take(now, e); err != nil {
+		if err := taken(a, now, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -437,15 +437,44 @@ func TestAlerterBoundsTheRate(t *testing.T) {
 	if len(sink.got) != 4 {
 		t.Fatal("summary before its time")
 	}
-	sink.err = errors.New("away")
-	if err := a.Flush(epoch.Add(10 * time.Second)); err == nil {
-		t.Fatal("no error of the sink")
-	}
-	sink.err = nil
+	flush(t, a, epoch.Add(10*time.Second))
 	flush(t, a, epoch.Add(11*time.Second))
-	flush(t, a, epoch.Add(12*time.Second))
 	if len(sink.got) != 5 || sink.got[4].Tasks != 97 {
 		t.Fatalf("summary %+v, want one about 97 tasks", sink.got[4:])
+	}
+}
+
+// An ending is done with once its summary is told. Before that it comes again to the next supervisor, and after the sink has
+// not taken the summary to this one, which adds it up once.
+//
+// covers: S14, inv8
+func TestSummaryIsToldBeforeItsEndingsAreDone(t *testing.T) {
+	sink := &memSink{}
+	a := NewAlerter(AlertConfig{Burst: 1, SummaryEvery: 10 * time.Second}, sink)
+	var done, again int
+	take := func(now core.Instant) {
+		for i := range 5 - done {
+			a.Take(now, core.Ending{ID: fmt.Sprint("t", i), Type: "order", State: core.StateError, At: now}, func(err error) {
+				if err != nil {
+					again++
+					return
+				}
+				done++
+			})
+		}
+	}
+	if take(epoch); done != 1 {
+		t.Fatalf("%d endings are done with, and 1 is told", done)
+	}
+	sink.err = errors.New("away")
+	if err := a.Flush(epoch.Add(10 * time.Second)); err == nil || done != 1 || again != 4 {
+		t.Fatalf("%v: %d endings are done with, %d come again; want 1 and 4", err, done, again)
+	}
+	sink.err = nil
+	take(epoch.Add(11 * time.Second))
+	flush(t, a, epoch.Add(21*time.Second))
+	if done != 5 || len(sink.got) != 3 || sink.got[2].Tasks != 3 {
+		t.Errorf("%d endings are done with; %+v", done, sink.got)
 	}
 }
 
@@ -457,7 +486,7 @@ func TestAlertsAddUp(t *testing.T) {
 	sink := &memSink{}
 	a := NewAlerter(AlertConfig{}, sink)
 	for i := range 1000 {
-		if err := a.Take(epoch, core.Ending{ID: fmt.Sprint("x", i), Type: strings.Repeat("t", i), State: core.StateError}); err != nil {
+		if err := taken(a, epoch, core.Ending{ID: fmt.Sprint("x", i), Type: strings.Repeat("t", i), State: core.StateError}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -484,14 +513,14 @@ func TestEndingThatComesAgain(t *testing.T) {
 	sink := &memSink{err: errors.New("away")}
 	a := NewAlerter(AlertConfig{Burst: 4 * alertLately}, sink)
 	first := core.Ending{ID: "x", State: core.StateError, At: epoch}
-	if err := a.Take(epoch, first); err == nil {
+	if err := taken(a, epoch, first); err == nil {
 		t.Fatal("no error of the sink")
 	}
 	sink.err = nil
 	next := first
 	next.At = epoch.Add(time.Second)
 	for _, e := range []core.Ending{first, first, next, first, next} {
-		if err := a.Take(epoch, e); err != nil {
+		if err := taken(a, epoch, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -499,11 +528,11 @@ func TestEndingThatComesAgain(t *testing.T) {
 		t.Errorf("alerts %+v, want one of each ending", sink.got)
 	}
 	for i := range alertLately {
-		if err := a.Take(epoch, core.Ending{ID: fmt.Sprint("y", i), State: core.StateError, At: epoch}); err != nil {
+		if err := taken(a, epoch, core.Ending{ID: fmt.Sprint("y", i), State: core.StateError, At: epoch}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Take(epoch, first); err != nil || len(sink.got) != 3+alertLately {
+	if err := taken(a, epoch, first); err != nil || len(sink.got) != 3+alertLately {
 		t.Errorf("%d alerts, %v: more endings are remembered than may be", len(sink.got), err)
 	}
 }
@@ -513,13 +542,19 @@ func TestSinkErrorBringsEndingAgain(t *testing.T) {
 	sink := &memSink{err: errors.New("away")}
 	a := NewAlerter(AlertConfig{Burst: 1}, sink)
 	e := core.Ending{ID: "x", State: core.StateError}
-	if err := a.Take(epoch, e); err == nil || !errors.Is(err, sink.err) {
+	if err := taken(a, epoch, e); err == nil || !errors.Is(err, sink.err) {
 		t.Fatalf("error %v", err)
 	}
 	sink.err = nil
-	if err := a.Take(epoch, e); err != nil || len(sink.got) != 1 {
+	if err := taken(a, epoch, e); err != nil || len(sink.got) != 1 {
 		t.Errorf("error %v, %d alerts: a failed alert must not use up the rate", err, len(sink.got))
 	}
+}
+
+// taken is what an ending is done with; nil: it is, or it is held.
+func taken(a *Alerter, now core.Instant, e core.Ending) (failed error) {
+	a.Take(now, e, func(err error) { failed = err })
+	return failed
 }
 
 type memSink struct {

@@ -1,12 +1,16 @@
 package httpagent
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 
 	"duly.dev/duly/internal/core"
 )
@@ -54,6 +58,33 @@ func TestBreakerPassesRefusals(t *testing.T) {
 	for range 10 {
 		w.want(command(), 422, "")
 	}
+}
+
+// TestBreakerCountsRequestsAlone: while all places are taken by requests to a service that hangs, one that finds none says
+// nothing of the service, and does not close its breaker.
+func TestBreakerCountsRequestsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{limits: limits{tries: 1, concurrent: 1, wait: time.Second, breaker: &breaker{percent: 50, calls: 1, within: 10 * time.Second, open: 5 * time.Second}}}
+		s.limit()
+		fail, hang := make(chan bool), make(chan bool)
+		ill := func(until <-chan bool) error {
+			_, err := s.run.Get(func() ([]byte, error) { <-until; return nil, &failure{err: errors.New("ill"), ill: true} })
+			return err
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = ill(fail) })
+		synctest.Wait()
+		wg.Go(func() { _ = ill(hang) }) // it waits for the place of the first
+		synctest.Wait()
+		close(fail) // the breaker opens
+		<-time.After(6 * time.Second)
+		_ = ill(fail)
+		if err := ill(fail); !errors.Is(err, circuitbreaker.ErrOpen) {
+			t.Errorf("after a trial that did not succeed: %v, want %v", err, circuitbreaker.ErrOpen)
+		}
+		close(hang)
+		wg.Wait()
+	})
 }
 
 // TestBulkhead: no more requests than the service bears at a time, for all its steps together. One more waits, and is

@@ -55,7 +55,8 @@ type breaker struct {
 	open    time.Duration // how long until one request tries it again
 }
 
-// limit makes what runs the requests: tries around breaker, rate and bulkhead.
+// limit makes what runs the requests: tries around rate, bulkhead and breaker. The breaker is innermost, as it counts every
+// outcome that is no failure of the service for a success: what the other two refuse says nothing of the service.
 func (s *service) limit() {
 	l := &s.limits
 	var policies []failsafe.Policy[[]byte]
@@ -70,17 +71,17 @@ func (s *service) limit() {
 				return l.backoff
 			}).Build())
 	}
-	if b := l.breaker; b != nil {
-		policies = append(policies, circuitbreaker.NewBuilder[[]byte]().
-			HandleIf(func(_ []byte, err error) bool { f, is := err.(*failure); return is && f.ill }).
-			WithFailureRateThreshold(float64(b.percent)/100, uint(b.calls), b.within).
-			WithSuccessThreshold(1).WithDelay(b.open).Build())
-	}
 	if l.rate > 0 {
 		policies = append(policies, ratelimiter.NewSmoothBuilder[[]byte](uint(l.rate), time.Second).WithMaxWaitTime(l.wait).Build())
 	}
 	if l.concurrent > 0 {
 		policies = append(policies, bulkhead.NewBuilder[[]byte](uint(l.concurrent)).WithMaxWaitTime(l.wait).Build())
+	}
+	if b := l.breaker; b != nil {
+		policies = append(policies, circuitbreaker.NewBuilder[[]byte]().
+			HandleIf(func(_ []byte, err error) bool { f, is := err.(*failure); return is && f.ill }).
+			WithFailureRateThreshold(float64(b.percent)/100, uint(b.calls), b.within).
+			WithSuccessThreshold(1).WithDelay(b.open).Build())
 	}
 	s.run = failsafe.With(policies...)
 }

@@ -93,8 +93,8 @@ var adapterMutants = []mutant{
 		run:   "^TestForwardPastAStreamThatIsAway$",
 	},
 	{
-		name: "follower-of-a-stream-that-is-gone", invariant: 10, file: "internal/natsbus/follow.go",
-		old: "case streamID(is) != id:", new: "case id == \"\":",
+		name: "follower-of-a-stream-that-is-gone", invariant: 10, file: "internal/natsbus/identity.go", in: "internal/natsbus",
+		old: "case id != i.id:", new: "case id == \"\":",
 		fault: "a reader of events waits for ever in a stream that was made again",
 		run:   "^TestFollowEventsOfAnotherStream$",
 	},

@@ -100,7 +100,7 @@ var roundMutants = []mutant{
 	},
 	{
 		name: "books-miss-what-is-older", invariant: 12, file: "internal/books/books.go",
-		old: "CreatedFrom: core.InstantOf(c.report.Since), ", new: "",
+		old: "core.InstantOf(c.report.Since), tasksOfPage, after)", new: "0, tasksOfPage, after)",
 		fault: "effects of tasks from before the time that is asked about are called missing",
 		run:   "^TestOldTasksAreNotMissed$",
 	},

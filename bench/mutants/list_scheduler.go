@@ -378,13 +378,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "trail-forgotten-after-it-went-back", invariant: 12, file: "scheduler/purge.go",
-		old: "\tif is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {\n\t\treturn nil", new: "\tif is.wentBack != 0 && s.cfg.Now() < is.wentBack {\n\t\treturn nil",
+		old: "\tif is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {\n\t\treturn false", new: "\tif is.wentBack != 0 && s.cfg.Now() < is.wentBack {\n\t\treturn false",
 		fault: "old audit entries are forgotten just after the database went back",
 		run:   "^TestNothingIsForgottenAfterTheDatabaseWentBack$",
 	},
 	{
 		name: "purge-rests-after-an-error", invariant: 12, file: "scheduler/purge.go",
-		old: "if gone > 0 || err != nil {\n\t\treturn purgePause", new: "if gone > 0 {\n\t\treturn purgePause",
+		old: "if gone > 0 || err != nil {\n", new: "if gone > 0 {\n",
 		fault: "a purge that failed counts as one that found nothing",
 		run:   "^TestPurgeRests$",
 	},

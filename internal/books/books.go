@@ -16,7 +16,7 @@ import (
 
 // Bounds of one comparison.
 const (
-	pagesMax    = 100_000 // of one agent, and of processed tasks, unless Options says otherwise
+	pagesMax    = 100_000 // of one agent, and of ended tasks, unless Options says otherwise
 	tasksOfPage = 500
 	answerMax   = 10 * time.Second // of an agent, to one question
 	reasonMax   = 300              // bytes of why an agent's books are not known
@@ -33,7 +33,7 @@ type Asker interface {
 type Store interface {
 	Plans(ctx context.Context) ([]core.Plan, error)
 	SavedIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
-	List(ctx context.Context, f core.Filter) (core.Page, error)
+	Ended(ctx context.Context, since core.Instant, limit int, after string) (core.Page, error)
 }
 
 // Report is the outcome of a comparison, with the first of its ghosts.
@@ -61,7 +61,7 @@ func New(store Store, asker Asker, partitions int, partitionOf func(string, int)
 
 // Options are of one comparison. The zero value has no limit but pagesMax, and nothing is accepted.
 type Options struct {
-	PagesMax int // of one agent, and of processed tasks; 0: pagesMax
+	PagesMax int // of one agent, and of ended tasks; 0: pagesMax
 	// Pace is called before each page: it may wait, and its error ends the comparison. nil: pages follow one another.
 	Pace func(ctx context.Context) error
 	// Accepted reports whether an operator has accepted a ghost. nil: none.
@@ -88,7 +88,7 @@ func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Repor
 	if unreadable := (core.UnreadablePlans)(nil); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("books: %w", err)
 	}
-	c := &comparison{b: b, o: o, plans: core.PlansByKey(plans), deaf: map[string]bool{}, report: &Report{Ghosts: []operate.Ghost{}}}
+	c := &comparison{b: b, o: o, plans: core.PlansByKey(plans), deaf: map[string]bool{}, named: map[[2]string]bool{}, report: &Report{Ghosts: []operate.Ghost{}}}
 	c.report.BooksResult = operate.BooksResult{Since: since.UTC(), Begun: begun, Agents: []operate.AgentBooks{}, Kinds: map[operate.GhostKind]int64{}}
 	agents := undoableAgents(plans)
 	for _, agent := range agents {
@@ -97,7 +97,7 @@ func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Repor
 		}
 	}
 	if len(c.deaf) < len(agents) {
-		if err := c.processed(ctx); err != nil {
+		if err := c.ended(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +127,8 @@ type comparison struct {
 	o      Options
 	report *Report
 	plans  map[core.PlanKey]*core.Plan
-	deaf   map[string]bool // agents that keep no books, or do not answer for them
+	deaf   map[string]bool    // agents that keep no books, or do not answer for them
+	named  map[[2]string]bool // agents and keys of the report's ghosts
 }
 
 // agentError is what is wrong with one agent's books. The others go on.
@@ -163,11 +164,14 @@ func (c *comparison) ghost(g operate.Ghost) {
 		c.report.Accepted++
 		return
 	}
+	if c.named[[2]string{g.Agent, g.Key}] {
+		return
+	}
 	g.Status = operate.GhostOpen
 	c.report.Total++
 	c.report.Kinds[g.Kind]++
 	if len(c.report.Ghosts) < operate.GhostsMax {
-		c.report.Ghosts = append(c.report.Ghosts, g)
+		c.report.Ghosts, c.named[[2]string{g.Agent, g.Key}] = append(c.report.Ghosts, g), true
 	}
 }
 
@@ -218,8 +222,11 @@ func (c *comparison) pages(ctx context.Context, books *operate.AgentBooks) error
 		if err := c.effects(ctx, books.Agent, page.Effects, false); err != nil {
 			return err
 		}
-		if page.Next == "" || page.Next == q.After {
+		switch page.Next {
+		case "":
 			return nil
+		case q.After:
+			return &agentError{fmt.Errorf("its next page after %s is the same page: the last one has no next", core.QuoteShort(q.After))}
 		}
 		q.After = page.Next
 	}
@@ -351,50 +358,53 @@ func undoable(plan *core.Plan, t *core.Task, key wire.EffectKey) bool {
 	return i >= 0 && plan.Steps[i].Undoable && (t.State == core.StateProcessed || t.State == core.StateUndone)
 }
 
-// processed looks for the effects of processed tasks at the agents that keep books.
-func (c *comparison) processed(ctx context.Context) error {
-	filter := core.Filter{State: core.StateProcessed, CreatedFrom: core.InstantOf(c.report.Since), Limit: tasksOfPage}
+// ended looks at the agents that keep books for the effects of tasks that ended since the time, however long they took.
+func (c *comparison) ended(ctx context.Context) error {
+	after := ""
 	for range c.o.PagesMax {
 		if err := c.pace(ctx); err != nil {
 			return err
 		}
-		page, err := c.b.store.List(ctx, filter)
+		page, err := c.b.store.Ended(ctx, core.InstantOf(c.report.Since), tasksOfPage, after)
 		if err != nil {
-			return fmt.Errorf("books: processed tasks: %w", err)
+			return fmt.Errorf("books: %w", err)
 		}
-		c.report.Tasks += int64(len(page.Tasks))
-		if err := c.missing(ctx, page.Tasks); err != nil {
+		if err := c.look(ctx, page.Tasks); err != nil {
 			return err
 		}
-		if page.Next == "" {
+		if after = page.Next; after == "" {
 			return nil
 		}
-		filter.After = page.Next
 	}
 	c.report.Cut = true
 	return nil
 }
 
-// missing asks each agent for the effects that processed tasks should have.
-func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
-	wanted := map[string][]string{} // keys by agent
+// look asks each agent for the effects that processed tasks should have, and for those that undone ones should not have: its
+// own pages do not reach back to all of a task that began before the time.
+func (c *comparison) look(ctx context.Context, tasks []core.View) error {
+	keys := map[string][]string{} // by agent
 	of := map[string]*core.View{}
 	for i := range tasks {
 		v := &tasks[i]
+		processed := v.State == core.StateProcessed
+		if processed {
+			c.report.Tasks++
+		}
 		plan := c.plans[core.PlanKey{Name: v.Type, Version: v.PlanVersion}]
-		if plan == nil {
+		if plan == nil || !processed && (v.State != core.StateUndone || !v.CreatedAt.Time().Before(c.report.Since)) {
 			continue
 		}
 		for k := range plan.Steps {
 			if s := &plan.Steps[k]; s.Kind == core.CallStep && s.Undoable && !c.deaf[s.Agent] {
 				key := core.Key(v.ID, s.Name, v.Round)
-				wanted[s.Agent], of[key] = append(wanted[s.Agent], key), v
+				keys[s.Agent], of[key] = append(keys[s.Agent], key), v
 			}
 		}
 	}
-	for _, agent := range slices.Sorted(maps.Keys(wanted)) {
-		for keys := range slices.Chunk(wanted[agent], wire.BooksMax) {
-			err := c.missingAt(ctx, agent, keys, of)
+	for _, agent := range slices.Sorted(maps.Keys(keys)) {
+		for some := range slices.Chunk(keys[agent], wire.BooksMax) {
+			err := c.lookAt(ctx, agent, some, of)
 			if wrong, ok := errors.AsType[*agentError](err); ok {
 				c.fellSilent(agent, wrong)
 				break
@@ -417,17 +427,24 @@ func (c *comparison) fellSilent(agent string, why *agentError) {
 	}
 }
 
-func (c *comparison) missingAt(ctx context.Context, agent string, keys []string, of map[string]*core.View) error {
+func (c *comparison) lookAt(ctx context.Context, agent string, keys []string, of map[string]*core.View) error {
 	page, err := c.ask(ctx, agent, wire.BooksQuestion{Keys: keys})
 	if err != nil {
 		return err
 	}
 	there := map[string]bool{}
+	var left []wire.BooksEffect
 	for _, e := range page.Effects {
 		there[e.Key] = true
+		if v := of[e.Key]; v != nil && v.State == core.StateUndone && e.At.Before(c.report.Since) { // later ones were on its pages
+			left = append(left, e)
+		}
+	}
+	if err := c.effects(ctx, agent, left, false); err != nil {
+		return err
 	}
 	for _, text := range keys {
-		if there[text] {
+		if there[text] || of[text].State != core.StateProcessed {
 			continue
 		}
 		key, err := wire.ParseKey(text)

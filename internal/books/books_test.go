@@ -25,9 +25,11 @@ type world struct {
 	silent  map[string]bool
 	none    map[string]bool // agents that keep no books
 	onAsk   func(agent string)
-	lists   int            // pages of tasks that were read
-	page    int            // what a page holds; 0: two effects, or all tasks
-	heal    map[string]int // effects that are so often there at a second look
+	lists   int             // pages of tasks that were read
+	page    int             // what a page holds; 0: two effects, or all tasks
+	heal    map[string]int  // effects that are so often there at a second look
+	old     map[string]bool // effects that were made before the time of the comparison
+	stuck   bool            // the next page of an agent's is the same again
 }
 
 func newWorld() *world {
@@ -92,18 +94,21 @@ func (w *world) SavedIDs(_ context.Context, _ int, ids []string) (found []core.S
 	return found, nil
 }
 
-func (w *world) List(_ context.Context, f core.Filter) (page core.Page, err error) {
+func (w *world) Ended(_ context.Context, since core.Instant, _ int, after string) (page core.Page, err error) {
 	w.lists++
 	for _, s := range w.tasks {
-		if s.Row.State == f.State && s.Row.CreatedAt >= f.CreatedFrom {
+		if s.Row.State.Ended() && s.Row.EndedAt >= since {
 			if w.page > 0 && len(page.Tasks) == w.page {
 				page.Next = page.Tasks[w.page-1].ID
 				return page, nil
 			}
-			if s.Row.ID <= f.After {
+			if s.Row.ID <= after {
 				continue
 			}
-			page.Tasks = append(page.Tasks, core.View{ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round, Partition: s.Row.Partition})
+			page.Tasks = append(page.Tasks, core.View{
+				ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round, Partition: s.Row.Partition,
+				CreatedAt: s.Row.CreatedAt, EndedAt: s.Row.EndedAt,
+			})
 		}
 	}
 	return page, nil
@@ -127,14 +132,16 @@ func (w *world) AskBooks(_ context.Context, agent string, q wire.BooksQuestion) 
 		}
 	}
 	for key, times := range w.effects[agent] {
-		if len(q.Keys) == 0 && key > q.After || slices.Contains(q.Keys, key) {
+		if len(q.Keys) == 0 && key > q.After && !w.old[key] || slices.Contains(q.Keys, key) {
 			a.Effects = append(a.Effects, wire.BooksEffect{Key: key, Times: times})
 		}
 	}
 	slices.SortFunc(a.Effects, func(x, y wire.BooksEffect) int { return strings.Compare(x.Key, y.Key) })
 	if most := cmp.Or(w.page, 2); len(q.Keys) == 0 && len(a.Effects) > most { // small pages
 		a.Effects = a.Effects[:most]
-		a.Next = a.Effects[most-1].Key
+		if a.Next = a.Effects[most-1].Key; w.stuck && q.After != "" {
+			a.Next = q.After
+		}
 	}
 	return a, nil
 }
@@ -231,16 +238,48 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
-// TestOldTasksAreNotMissed: of a task from before the time that is asked about, the agents are not asked for effects either.
+// TestOldTasksAreNotMissed: of a task that ended before the time that is asked about, the agents are not asked for effects either.
 func TestOldTasksAreNotMissed(t *testing.T) {
 	w := newWorld()
 	w.run(t, "old", 0, 0, 0)
-	w.tasks[0].Row.CreatedAt = core.InstantOf(noon.Add(-2 * time.Hour))
+	w.tasks[0].Row.EndedAt = core.InstantOf(noon.Add(-2 * time.Hour))
 	clear(w.effects["warehouse"])
 	clear(w.effects["payment"])
 	w.run(t, "new", 0, 0, 0)
 	if r := w.compare(t); r.Total != 0 || r.Tasks != 1 || !r.Closed {
 		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+}
+
+// TestTasksThatTookLong: what a task left, or should have left, at a service is found however long before the time that is
+// asked about the task was created, and its effect made.
+func TestTasksThatTookLong(t *testing.T) {
+	w := newWorld()
+	w.run(t, "missing", 0, 0, 0)
+	w.run(t, "undone", 0, 0, 422)
+	w.run(t, "good", 0, 0, 0)
+	for i := range w.tasks {
+		w.tasks[i].Row.CreatedAt = core.InstantOf(noon.Add(-72 * time.Hour))
+	}
+	delete(w.effects["payment"], "missing/charge/0")
+	w.effects["warehouse"]["undone/reserve/0"] = 1
+	for _, listed := range []bool{false, true} { // by a service that tells no times
+		w.old = map[string]bool{"undone/reserve/0": !listed}
+		if r := w.compare(t); r.Closed || r.Total != 2 || r.Kinds[operate.GhostMissing] != 1 || r.Kinds[operate.GhostOfUndone] != 1 || len(r.Ghosts) != 2 {
+			t.Errorf("listed %v: %s: %+v", listed, r.Sentence(), r.Ghosts)
+		}
+	}
+}
+
+// TestCursorThatStandsStill: the books of an agent whose pages do not go on are not known.
+func TestCursorThatStandsStill(t *testing.T) {
+	w := newWorld()
+	for i := range 7 {
+		w.run(t, fmt.Sprintf("good-%d", i), 0, 0, 0)
+	}
+	w.stuck = true
+	if r := w.compare(t); r.Closed || r.Silent() != 2 || !strings.Contains(r.Agents[0].Error, "is the same page") {
+		t.Errorf("%s: %+v", r.Sentence(), r.Agents)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 
 // Limits of breakers.
 const (
-	BreakersMax = 1000 // agents that have a breaker: the newest count
+	BreakersMax = 1000 // breakers, from which on no one may force that of an agent which no plan names
 	// breakerStages is after how many stages of a trial the breaker closes: stage n lets 2ⁿ do commands be out at a time.
 	breakerStages = 8
 	openingsMax   = 20 // that are counted: the pause has long come to its most

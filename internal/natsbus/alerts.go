@@ -2,8 +2,8 @@ package natsbus
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,13 +13,14 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// alertsAgain is after how long an ending that take refused comes again.
-const alertsAgain = time.Second // after which an ending that take refused comes again
+// alertsAgain is after how long an ending comes again that done had an error for.
+const alertsAgain = time.Second
 
 // ReadErrors calls take with every task that ended in error, also from times without a reader, until ctx ends
-// (nil) or reading fails. If take returns an error, all endings of the same message come again. Several
-// readers share the endings between them.
-func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
+// (nil) or reading fails. A message is acknowledged once done was called, with nil, for each of its endings; after an
+// error all of them come again, and so they do half a minute after a reader that has died, or one that has not called it.
+// Several readers share the endings between them.
+func (c *Conn) ReadErrors(ctx context.Context, take func(e core.Ending, done func(error))) error {
 	return c.consume(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors()},
 		func(msg jetstream.Msg) error { return c.takeError(msg, take) })
 }
@@ -57,21 +58,35 @@ func (c *Conn) consumeEach(ctx context.Context, stream string, config jetstream.
 	}
 }
 
-// takeError hands the endings of one message to take, and acknowledges it or has it delivered again.
-func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error {
+// takeError hands the endings of one message to take; the last that is done with acknowledges it or has it delivered again.
+func (c *Conn) takeError(msg jetstream.Msg, take func(e core.Ending, done func(error))) error {
 	endings, err := wire.DecodeEndings(msg.Data())
 	if err != nil {
 		c.log.Error("an ending in error cannot be decoded", "subject", msg.Subject(), "error", err)
 		return msg.Term()
 	}
-	var failed error
+	var left, failed atomic.Int64
+	left.Store(int64(len(endings)) + 1)
+	done := func(err error) {
+		if err != nil {
+			failed.Add(1)
+		}
+		if left.Add(-1) > 0 {
+			return
+		}
+		end := msg.Ack
+		if failed.Load() > 0 {
+			end = func() error { return msg.NakWithDelay(alertsAgain) }
+		}
+		if err := end(); err != nil {
+			c.log.Warn("endings in error cannot be acknowledged; they come again", "subject", msg.Subject(), "error", err)
+		}
+	}
 	for i := range endings {
-		failed = errors.Join(failed, take(endings[i]))
+		take(endings[i], done)
 	}
-	if failed != nil {
-		return msg.NakWithDelay(alertsAgain)
-	}
-	return msg.Ack()
+	done(nil)
+	return nil
 }
 
 // Times of the delivery of alerts.

@@ -32,6 +32,11 @@ func tell(t *testing.T, c *Conn, endings ...core.Ending) {
 // readErrors reads until end is called, which waits for it.
 func readErrors(t *testing.T, c *Conn, take func(core.Ending) error) (end func()) {
 	t.Helper()
+	return readErrorsDone(t, c, func(e core.Ending, done func(error)) { done(take(e)) })
+}
+
+func readErrorsDone(t *testing.T, c *Conn, take func(e core.Ending, done func(error))) (end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var err error
@@ -99,12 +104,34 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
+// TestReadErrorsThatAreHeld: a message is acknowledged when all its endings are done with, and not when they were taken.
+func TestReadErrorsThatAreHeld(t *testing.T) {
+	c := ready(t)
+	tell(t, c, ending("one", core.StateError), ending("two", core.StateError))
+	dones := make(chan func(error), 10)
+	defer readErrorsDone(t, c, func(_ core.Ending, done func(error)) { dones <- done })()
+	one, two := receive(t, "the first", dones), receive(t, "the second", dones)
+	open := func() int {
+		consumer, err := c.js.Consumer(within(t), names.StreamEvents(), wire.ConsumerAlerts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer.CachedInfo().NumAckPending
+	}
+	one(nil)
+	if err := c.nc.Flush(); err != nil || open() != 1 {
+		t.Errorf("%d messages are open, %v", open(), err)
+	}
+	two(nil)
+	eventually(t, "the message is acknowledged", func() bool { return open() == 0 })
+}
+
 // TestReadErrorsEndsAtOnce: an end while it begins is no error.
 func TestReadErrorsEndsAtOnce(t *testing.T) {
 	c := ready(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := c.ReadErrors(ctx, func(core.Ending) error { return nil }); err != nil {
+	if err := c.ReadErrors(ctx, func(core.Ending, func(error)) {}); err != nil {
 		t.Error(err)
 	}
 }
@@ -114,7 +141,7 @@ func TestReadErrorsFails(t *testing.T) {
 	c := ready(t)
 	taken, failed := make(chan struct{}, 10), make(chan error, 1)
 	go func() {
-		failed <- c.ReadErrors(within(t), func(core.Ending) error { taken <- struct{}{}; return nil })
+		failed <- c.ReadErrors(within(t), func(core.Ending, func(error)) { taken <- struct{}{} })
 	}()
 	tell(t, c, ending("one", core.StateError))
 	receive(t, "the first", taken)
@@ -127,7 +154,7 @@ func TestReadErrorsFails(t *testing.T) {
 	if err := c.js.DeleteStream(within(t), names.StreamEvents()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReadErrors(within(t), func(core.Ending) error { return nil }); err == nil || !strings.Contains(err.Error(), wire.ConsumerAlerts) {
+	if err := c.ReadErrors(within(t), func(core.Ending, func(error)) {}); err == nil || !strings.Contains(err.Error(), wire.ConsumerAlerts) {
 		t.Errorf("without a stream: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 	followForgotten = 10 * time.Second
 	followBatch     = 64 // messages that are asked for at a time; each has up to wire.EventsMax events
 
-	followLook = 5 * time.Second // without a message, until it is looked whether it is still the same stream
+	followLook = 5 * time.Second // between two looks whether it is still the same stream
 )
 
 // FollowEvents calls take with the events of tasks of a type and a status (empty: any), in order, after a
@@ -43,7 +43,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", c.names.StreamEvents(), err)
 	}
-	id, last := streamID(stream.CachedInfo()), after.Seq
+	identity, last := IdentityOf(stream.CachedInfo()), after.Seq
 	if after.Seq > 0 {
 		state := stream.CachedInfo().State
 		if after.Seq < state.FirstSeq || after.Seq > state.LastSeq {
@@ -60,12 +60,14 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 	}
 	defer messages.Stop()
+	look := time.Now().Add(followLook)
 	for {
-		bounded, cancel := context.WithTimeout(ctx, followLook)
+		bounded, cancel := context.WithDeadline(ctx, look)
 		msg, err := messages.Next(jetstream.NextContext(bounded))
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			if err = c.followsStill(ctx, id, last); err == nil {
+			if err = identity.Check(ctx, c.js, c.names.StreamEvents(), last); err == nil {
+				look = time.Now().Add(followLook)
 				continue
 			}
 		}
@@ -96,22 +98,6 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 			}
 		}
 	}
-}
-
-// followsStill checks that the event stream is still the one with an identity, and has a position: the reader of a stream that
-// was made again would wait for its own position there. What the server does not answer is asked again later.
-func (c *Conn) followsStill(ctx context.Context, id string, last uint64) error {
-	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
-	if err != nil {
-		return nil
-	}
-	switch is := stream.CachedInfo(); {
-	case streamID(is) != id:
-		return fmt.Errorf("%w: it is %s, was %s", errOtherStream, streamID(is), id)
-	case is.State.LastSeq < last:
-		return fmt.Errorf("%w: it ends at %d, event %d was read", ErrRewound, is.State.LastSeq, last)
-	}
-	return nil
 }
 
 // decodeEvents decodes a message of the event stream: endings, or the refusal of a submission.

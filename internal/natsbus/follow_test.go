@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -82,6 +83,53 @@ func TestFollowEventsFromNow(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestFollowEventsOfABusyStream: nor does one read on from its position in a stream that was made again and has grown past it,
+// as if it had read what came before.
+func TestFollowEventsOfABusyStream(t *testing.T) {
+	t.Parallel()
+	c := ready(t)
+	tell(t, c, ending("a", core.StateUndone))
+	busy, quit := make(chan error, 1), make(chan struct{})
+	remake := func() error {
+		if err := c.js.DeleteStream(within(t), names.StreamEvents()); err != nil {
+			return err
+		}
+		if _, err := c.Setup(within(t), *c.config.Load()); err != nil {
+			return err
+		}
+		for n := 0; ; n++ {
+			done := make(chan error, 1)
+			c.PublishEndings([]core.Ending{ending(fmt.Sprint("new-", n), core.StateError)}, func(err error) { done <- err })
+			if err := <-done; err != nil {
+				return err
+			}
+			if n < 5 {
+				continue
+			}
+			select {
+			case <-quit:
+				return nil
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := c.FollowEvents(ctx, "", "", EventPlace{1, -1}, func(_ EventPlace, e core.Ending) error {
+		if e.ID == "a" {
+			go func() { busy <- remake() }()
+		}
+		return nil
+	})
+	if !errors.Is(err, errOtherStream) {
+		t.Errorf("it ends with %v, want %v", err, errOtherStream)
+	}
+	close(quit)
+	if err := <-busy; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -148,7 +148,7 @@ func kindMetrics(to *telemetry.Scrape, k *scheduler.Kinds) {
 }
 
 func breakerMetrics(to *telemetry.Scrape, all []core.Breaker, now core.Instant) {
-	for i := range all {
+	for i := range all[:min(len(all), core.BreakersMax)] {
 		switch state, _ := all[i].At(now); state {
 		case core.BreakerOpen:
 			to.Count("duly_breaker_state", 2, all[i].Agent)

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema/postgres"
 )
 
@@ -89,10 +90,19 @@ func (n *Node) openOutboxes(ctx context.Context, in *ingest.Ingest) (all []*outb
 			return nil, end, fmt.Errorf("outbox %s: %w", w.Name, err)
 		}
 		o := &outbox{name: w.Name, table: table}
-		o.relay = ingest.NewRelay(ingest.RelayConfig{Interval: n.cfg.OutboxInterval, Report: o.report}, outboxRows{table}, in)
+		o.relay = ingest.NewRelay(ingest.RelayConfig{Interval: n.cfg.OutboxInterval, Existing: n.existing, Report: o.report}, outboxRows{table}, in)
 		all = append(all, o)
 	}
 	return all, end, nil
+}
+
+// existing looks up the task of an id; nil: there is none.
+func (n *Node) existing(ctx context.Context, id string) (*core.Existing, error) {
+	all, err := n.store.Existing(ctx, wire.PartitionOf(id, n.cfg.Partitions), []string{id})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
 }
 
 // relayOutboxes relays until ctx ends.

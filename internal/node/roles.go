@@ -367,6 +367,6 @@ func (l leadership) Release(ctx context.Context) error {
 type alertReader struct{ conn *natsbus.Conn }
 
 // Errors implements supervisor.Alerts.
-func (r alertReader) Errors(ctx context.Context, take func(core.Ending) error) error {
+func (r alertReader) Errors(ctx context.Context, take func(e core.Ending, done func(error))) error {
 	return r.conn.ReadErrors(ctx, take)
 }

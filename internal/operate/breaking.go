@@ -123,7 +123,7 @@ func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Re
 	if f.State == BreakerAuto {
 		return core.Breaker{}, notForced(f.Agent), nil
 	}
-	if n := len(all); n >= core.BreakersMax && all[n-1].State != core.BreakerClosed { // the newest count
+	if n := len(all); f.EvenIfUnknown && n >= core.BreakersMax {
 		return core.Breaker{}, &Refusal{Code: 409, Detail: say.Of("refuse.breakers-full", "n", n, "limit", core.BreakersMax)}, nil
 	}
 	r, err := unknown(ctx, f.EvenIfUnknown, s.Flow.Plans, "", "", f.Agent)

@@ -93,9 +93,11 @@ func newStageAlerts(s *stage) *stageAlerts {
 }
 
 func (a *stageAlerts) take(e core.Ending) {
-	if err := a.alerter.Take(a.s.now, e); err != nil {
-		a.s.t.Fatal(err)
-	}
+	a.alerter.Take(a.s.now, e, func(err error) {
+		if err != nil {
+			a.s.t.Fatal(err)
+		}
+	})
 }
 
 // Alert implements supervisor.Sink.

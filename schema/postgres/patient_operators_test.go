@@ -326,6 +326,10 @@ func (p patient) SavedIDs(ctx context.Context, partition int, ids []string) ([]c
 	return retried(ctx, func() ([]core.Saved, error) { return p.Store.SavedIDs(ctx, partition, ids) })
 }
 
+func (p patient) Ended(ctx context.Context, since core.Instant, limit int, after string) (core.Page, error) {
+	return retried(ctx, func() (core.Page, error) { return p.Store.Ended(ctx, since, limit, after) })
+}
+
 // PutSchedule finds one of unknown outcome that has happened: it fences the next try.
 func (p patient) PutSchedule(ctx context.Context, s operate.Schedule, was int64) error {
 	unknown := false

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,17 @@ func testBreakers(r *rig) {
 	put(forced, true)
 	if all, err := r.s.Breakers(r.ctx); err != nil || !slices.Equal(all, []core.Breaker{trial, forced}) {
 		r.Errorf("breakers %+v, %v", all, err)
+	}
+	// However many there are, all are read: one that is left out would count as closed.
+	all := []core.Breaker{trial, forced}
+	for i := range core.BreakersMax + 1 {
+		young := core.Breaker{Agent: fmt.Sprintf("a%04d", i), State: core.BreakerClosed, Since: start.Add(time.Hour), Revision: 1}
+		all = append(all, young)
+		put(young, true)
+	}
+	slices.SortFunc(all, func(a, b core.Breaker) int { return strings.Compare(a.Agent, b.Agent) })
+	if is, err := r.s.Breakers(r.ctx); err != nil || !slices.Equal(is, all) {
+		r.Errorf("of %d breakers %d are read, %v", len(all), len(is), err)
 	}
 	var wg sync.WaitGroup
 	var stored atomic.Int64

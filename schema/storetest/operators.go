@@ -36,6 +36,7 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"a resubmitted task leaves its group", testLeavesGroup},
 		{"at risk", testAtRisk},
 		{"sample", testSample},
+		{"ended since", testEnded},
 		{"mark", testMark},
 		{"waiting for agents", testWaitingFor},
 		{"audit trail", testTrail},
@@ -610,6 +611,50 @@ func testSample(r *rig) {
 	}
 	if s = get(r.s.Sample(r.ctx, 5*partitions))(r); s.P50MS != 480 || s.P99MS != 500 {
 		r.Errorf("of the newest: %+v", s)
+	}
+}
+
+// testEnded: whatever the pages, what ended since a time comes once, also of a task that was created long before, and in the
+// order of no clock but that of ends.
+func testEnded(r *rig) {
+	e, since, want := ends{}, start.Add(time.Hour), 0
+	for p := range partitions {
+		all := births(p, 10)
+		r.write(all...)
+		var over []core.TaskWrite
+		for i := range all {
+			over = append(over, next(all[i].Task, true, func(t *core.Task, _ *core.Record) {
+				t.State, t.LockedBy, t.EndNumber = []core.State{core.StateProcessed, core.StateUndone}[i%2], "", e.next(p)
+				t.EndedAt = start.Add(time.Duration(i) * 20 * time.Minute)
+				if i == 5 { // by a slow clock
+					t.EndedAt = since.Add(-30 * time.Second)
+				}
+				if t.EndedAt >= since {
+					want++
+				}
+			}))
+		}
+		r.write(over...)
+	}
+	for _, limit := range []int{1, 3, 1000} {
+		seen, after := map[string]bool{}, ""
+		for {
+			page := get(r.s.Ended(r.ctx, since, limit, after))(r)
+			for i := range page.Tasks {
+				v := &page.Tasks[i]
+				if seen[v.ID] || v.EndedAt < since || v.CreatedAt == 0 || v.Type != "order" || !v.State.Ended() || len(page.Tasks) > limit {
+					r.Errorf("in pages of %d: %+v, seen %v", limit, v, seen[v.ID])
+				}
+				seen[v.ID] = true
+			}
+			if after = page.Next; after == "" {
+				break
+			}
+		}
+		r.equal(fmt.Sprintf("ended since, in pages of %d", limit), len(seen), want)
+	}
+	if _, err := r.s.Ended(r.ctx, since, 1, "nonsense"); !errors.Is(err, core.ErrCursor) {
+		r.Errorf("a cursor that is none: %v", err)
 	}
 }
 

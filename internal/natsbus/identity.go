@@ -1,0 +1,35 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Identity is what the reader of a stream remembers of it, to notice when it is another one. The zero value is that of the
+// stream which Check finds first.
+type Identity struct{ id string }
+
+// IdentityOf is the identity of a stream.
+func IdentityOf(info *jetstream.StreamInfo) Identity { return Identity{streamID(info)} }
+
+// Check reports that a stream is another one than before, or ends before the position that was read last: its reader would
+// hear nothing until it has grown as far. What the server does not answer is no error: ask again later.
+func (i *Identity) Check(ctx context.Context, js jetstream.JetStream, stream string, last uint64) error {
+	found, err := js.Stream(ctx, stream)
+	if err != nil {
+		return nil
+	}
+	is := found.CachedInfo()
+	switch id := streamID(is); {
+	case i.id == "":
+		i.id = id
+	case id != i.id:
+		return fmt.Errorf("%w: it is %s, was %s", errOtherStream, id, i.id)
+	}
+	if is.State.LastSeq < last {
+		return fmt.Errorf("%w: it ends at %d, %d was read", ErrRewound, is.State.LastSeq, last)
+	}
+	return nil
+}
