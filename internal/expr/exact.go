@@ -161,7 +161,9 @@ func meeting(was, mirror *functions.Overload) functions.BinaryOp {
 }
 
 // errCost is the answer of a call that would cost more than an evaluation may. CEL counts a call when it has returned.
-func errCost() ref.Val { return types.NewErr("it costs more than %d, the limit of one evaluation", costMax) }
+func errCost() ref.Val {
+	return types.NewErr("it costs more than %d, the limit of one evaluation", costMax)
+}
 
 // short refuses a list that is longer than an evaluation may look at: to join lists costs nothing, to walk them is one call.
 func short(v ref.Val) ref.Val {

@@ -109,7 +109,8 @@ func TestReadErrorsThatAreHeld(t *testing.T) {
 	c := ready(t)
 	tell(t, c, ending("one", core.StateError), ending("two", core.StateError))
 	dones := make(chan func(error), 10)
-	defer readErrorsDone(t, c, func(_ core.Ending, done func(error)) { dones <- done })()
+	stop := readErrorsDone(t, c, func(_ core.Ending, done func(error)) { dones <- done })
+	defer stop()
 	one, two := receive(t, "the first", dones), receive(t, "the second", dones)
 	open := func() int {
 		consumer, err := c.js.Consumer(within(t), names.StreamEvents(), wire.ConsumerAlerts)
