@@ -5,9 +5,8 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// Admission: if a submission has less time than tasks of its plan take, the plan says whether to refuse it or
-// to warn its submitter. A submission that was accepted before under its id is never refused for this: the
-// task exists, and its submitter only asks again.
+// A plan may change, and so may how long its tasks take. A submission that was accepted before under its id is never refused for
+// what is so now: the task exists, and its submitter only asks again.
 
 // tooLittleTime says why a submission has too little time; empty: it has enough, or its plan does not want to
 // know.
@@ -22,19 +21,18 @@ func (d *Door) tooLittleTime(now core.Instant, sub *core.Submission, plan *core.
 	return d.cfg.Admit(now, plan, left)
 }
 
-// refuseNoTime refuses a submission with too little time, unless its id is a task already. To find that out
-// it may have to look the id up, which answers later.
-func (d *Door) refuseNoTime(now core.Instant, req *Request, sub *core.Submission, at placement, why string) {
-	r := Refuse(422, causeNoTime, "%s", why)
+// refuseUnlessTask refuses a submission for what is so now, unless its id is a task already. To find that out it may have to look
+// the id up, which answers later.
+func (d *Door) refuseUnlessTask(now core.Instant, req *Request, sub *core.Submission, at *placement, r *Refusal) {
 	switch {
-	case at.again:
-		d.pack(now, &at, req, sub)
+	case at.again && d.fitsMessage(at):
+		d.pack(now, at, req, sub)
 		return
-	case d.ids == nil || req.Looked:
+	case d.ids == nil || req.Looked || !d.fitsMessage(at):
 		d.refuse(req, r)
 		return
 	}
-	l := &lookup{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookMax), refusal: r}
+	l := &lookup{req: *req, sub: *sub, where: *at, until: now.Add(d.cfg.LookMax), refusal: r}
 	if len(d.lookups.waiting) >= d.cfg.LooksMax ||
 		!d.ids.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{lookup: l, task: task, err: err}) }) {
 		d.refuse(req, d.full)
@@ -43,8 +41,8 @@ func (d *Door) refuseNoTime(now core.Instant, req *Request, sub *core.Submission
 	d.lookups.waiting = append(d.lookups.waiting, l)
 }
 
-// refuseUnlessTask ends refuseNoTime when the store knows no task of the id, or did not answer.
-func (d *Door) refuseUnlessTask(l *lookup, err error) {
+// refuseLooked ends refuseUnlessTask when the store knows no task of the id, or did not answer.
+func (d *Door) refuseLooked(l *lookup, err error) {
 	if err != nil {
 		d.refuse(&l.req, Refuse(503, CauseStore, "%s", say.Of("refuse.id-unknown", "why", l.refusal.Description, "id", core.QuoteShort(l.sub.ID))).After(RetryLog))
 		return

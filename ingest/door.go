@@ -134,29 +134,24 @@ func (d *Door) planOf(taskType string, version int64) *core.Plan {
 // accept checks a request against its plan and packs it, unless it has to be refused or to wait for a lookup
 // of its id.
 func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan *core.Plan) {
-	if r := checkSize(req, plan.InputMax); r != nil {
-		d.refuse(req, r)
-		return
-	}
-	if err := plan.FitsInput(req.Input, d.cfg.CheckInput); err != nil {
-		d.refuse(req, Refuse(422, CauseInputSchema, "%v", err))
-		return
-	}
+	newest := sub.PlanVersion == 0
 	sub.PlanVersion = plan.Version
-	size := d.cfg.SizeOf(sub)
-	if size+packHeadBytes > d.cfg.PayloadMax {
-		d.refuse(req, Refuse(413, CauseInputSize, "%s", say.Of("refuse.message-size", "type", core.QuoteShort(req.Type), "bytes", len(req.Input), "message", size+packHeadBytes, "limit", d.cfg.PayloadMax)))
+	bad := d.misfit(req, plan)
+	at := d.place(sub)
+	switch {
+	case bad == nil && !d.fitsMessage(&at):
+		d.refuse(req, Refuse(413, CauseInputSize, "%s", say.Of("refuse.message-size", "type", core.QuoteShort(req.Type), "bytes", len(req.Input), "message", at.size+packHeadBytes, "limit", d.cfg.PayloadMax)))
 		return
-	}
-	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
-	at := placement{partition: partition, size: size}
-	if d.ids != nil {
-		at.mark = d.recent.markOf(sub)
-		at.again = d.recent.same(at.mark)
+	case bad != nil && newest:
+		d.refuseUnlessTask(now, req, sub, &at, bad)
+		return
+	case bad != nil:
+		d.refuse(req, bad) // so it was when the id was first asked for
+		return
 	}
 	if why := d.tooLittleTime(now, sub, plan); why != "" {
 		if plan.Admission == core.AdmissionRefuse {
-			d.refuseNoTime(now, req, sub, at, why)
+			d.refuseUnlessTask(now, req, sub, &at, Refuse(422, causeNoTime, "%s", why))
 			return
 		}
 		at.warning = why
@@ -168,6 +163,29 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	}
 	d.pack(now, &at, req, sub)
 }
+
+// misfit refuses an input that the plan does not take.
+func (d *Door) misfit(req *Request, plan *core.Plan) *Refusal {
+	if r := checkSize(req, plan.InputMax); r != nil {
+		return r
+	}
+	if err := plan.FitsInput(req.Input, d.cfg.CheckInput); err != nil {
+		return Refuse(422, CauseInputSchema, "%v", err)
+	}
+	return nil
+}
+
+// place is where a submission is to be packed.
+func (d *Door) place(sub *core.Submission) placement {
+	at := placement{partition: d.cfg.PartitionOf(sub.ID, d.cfg.Partitions), size: d.cfg.SizeOf(sub)}
+	if d.ids != nil {
+		at.mark = d.recent.markOf(sub)
+		at.again = d.recent.same(at.mark)
+	}
+	return at
+}
+
+func (d *Door) fitsMessage(at *placement) bool { return at.size+packHeadBytes <= d.cfg.PayloadMax }
 
 // refuse answers a request that Admit let in, and gives its room back.
 func (d *Door) refuse(req *Request, r *Refusal) {

@@ -119,7 +119,7 @@ func (d *Door) finishLookup(now core.Instant, l *lookup, task *core.Existing, er
 		}
 		l.where.again, l.where.state = true, task.State
 	case l.refusal != nil:
-		d.refuseUnlessTask(l, err)
+		d.refuseLooked(l, err)
 		return
 	case l.sure && (err != nil || !l.old):
 		d.refuse(&l.req, undecided(l.sub.ID))

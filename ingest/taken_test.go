@@ -295,3 +295,75 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("%d sets", len(huge.sets))
 	}
 }
+
+// What was accepted by a plan stays accepted, whatever the newest plan would say of it: who asks again, as after an answer that
+// was lost, is told of the task. All else is refused as the plan says.
+//
+// covers: W13
+func TestPlanThatChangedRefusesNoTask(t *testing.T) {
+	changes := map[string]struct {
+		change func(*memPlans)
+		code   int
+	}{
+		"schema":     {func(p *memPlans) { p.now["order"].InputSchema = "{}" }, 422},
+		"size":       {func(p *memPlans) { p.now["order"].InputMax = 3 }, 413},
+		"deprecated": {func(p *memPlans) { p.deprecated = map[string]bool{"order": true} }, 409},
+	}
+	for name, tt := range changes {
+		t.Run(name, func(t *testing.T) {
+			r, m := takenRig(t, false, func(c *Config) {
+				c.CheckInput = func(*core.Plan, []byte) error { return errors.New("it does not fit") }
+			})
+			r.accepted(epoch, "first", "a1", "order", `{"a":1}`)
+			tt.change(r.plans)
+			now := epoch
+			again := func(key, id, input string) Answer {
+				t.Helper()
+				now = now.Add(time.Minute) // the plans may be read again
+				r.say(now, key, id, "order", input)
+				for range 2 {
+					r.door.Flush(now)
+					if len(r.plans.readings) > 0 {
+						r.plans.read(nil)
+					}
+					r.door.Flush(now)
+					if len(m.done) > 0 {
+						task := stored("b1", "order", `{"a":1}`)
+						if id != task.ID {
+							task = nil
+						}
+						m.answer(task, nil)
+					}
+					r.door.Flush(now)
+				}
+				if len(r.answers[key]) == 0 {
+					r.log.store(len(r.log.got) - 1)
+					r.door.Flush(now)
+				}
+				return r.answer(key)
+			}
+			if a := again("lost", "a1", `{"a":1}`); a.Err != nil {
+				t.Errorf("what was accepted a moment ago: %v", a.Err)
+			}
+			if a := again("old", "b1", `{"a":1}`); a.Err != nil || a.State != core.StateProcessed {
+				t.Errorf("what the store has: %v, state %q", a.Err, a.State)
+			}
+			if a := again("other", "b1", `{"b":1}`); a.Err == nil || a.Err.ErrCode != CauseConflict {
+				t.Errorf("another input of an id that the store has: %v", a.Err)
+			}
+			if a := again("new", "c1", `{"a":1}`); a.Err == nil || a.Err.Code != tt.code || a.Err.Retryable() {
+				t.Errorf("what is new: %v, want %d", a.Err, tt.code)
+			}
+			asked := len(m.asked)
+			now = now.Add(time.Minute)
+			req := r.request("named")
+			req.ID, req.Version = "d1", "3"
+			if name != "deprecated" {
+				if r.door.Submit(now, req); r.answer("named").Err == nil || len(m.asked) != asked {
+					t.Errorf("by a version that never took it: %v, %d lookups more", r.answer("named").Err, len(m.asked)-asked)
+				}
+			}
+			r.idle()
+		})
+	}
+}

@@ -72,7 +72,8 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
 		case (err == nil || some) && d.plans.Deprecated(w.req.Type, w.sub.PlanVersion):
-			d.refuse(&w.req, Refuse(409, causeDeprecated, "%s", core.DeprecatedPlan(w.req.Type, w.sub.PlanVersion)))
+			at := d.place(&w.sub)
+			d.refuseUnlessTask(now, &w.req, &w.sub, &at, Refuse(409, causeDeprecated, "%s", core.DeprecatedPlan(w.req.Type, w.sub.PlanVersion)))
 		case err != nil && (!some || concerns(unreadable, w)):
 			why := "the plans could not be read"
 			if some {
