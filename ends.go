@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 )
 
 // End is how a task ended, or that a submission was refused, as the event stream has it.
@@ -94,6 +95,7 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 	defer cancel() // before stop, which waits for those that ctx sends home
 	look := time.NewTicker(endsLook)
 	defer look.Stop()
+	identity := natsbus.IdentityOf(is)
 	stalled := false // the stream may have removed what comes next
 	for {
 		select {
@@ -108,8 +110,8 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 			}
 			next := at.Sequence.Stream
 			if stalled && next > after+1 {
-				first, remade := c.look(ctx, is, after)
-				if remade || after != 0 && after+1 < first && first <= next {
+				first, err := identity.Check(ctx, c.js, c.names.StreamEvents(), after)
+				if err != nil || after != 0 && after+1 < first && first <= next {
 					return after, errRemade
 				}
 				stalled = first == 0 || first > after+1
@@ -124,21 +126,10 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 			stalled = true
 		case <-look.C:
 		}
-		if _, remade := c.look(ctx, is, after); remade {
+		if _, err := identity.Check(ctx, c.js, c.names.StreamEvents(), after); err != nil {
 			return after, errRemade
 		}
 	}
-}
-
-// look looks where the event stream begins, and whether it is another one than at first, or went back. What cannot be asked
-// now, 0, is asked with the next look.
-func (c *Client) look(ctx context.Context, is *jetstream.StreamInfo, after uint64) (first uint64, remade bool) {
-	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
-	if err != nil {
-		return 0, false
-	}
-	now := stream.CachedInfo()
-	return max(now.State.FirstSeq, 1), !now.Created.Equal(is.Created) || now.State.LastSeq < after
 }
 
 // endsOf yields the ends of one message.

@@ -139,7 +139,7 @@ func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, e
 func (n *news) keep(ctx context.Context, stop func(), silent <-chan struct{}, open func() (stop func(), err error)) {
 	for {
 		var identity natsbus.Identity
-		_ = identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), 0)
+		_, _ = identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), 0)
 		n.ask(ctx)
 		remade := n.remade(ctx, &identity, silent)
 		stop()
@@ -167,7 +167,7 @@ func (n *news) remade(ctx context.Context, identity *natsbus.Identity, silent <-
 		case <-silent:
 		case <-look.C:
 		}
-		if identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), n.last.Load()) != nil {
+		if _, err := identity.Check(ctx, n.client.js, n.client.names.StreamEvents(), n.last.Load()); err != nil {
 			return true
 		}
 	}

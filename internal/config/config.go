@@ -69,7 +69,7 @@ type Config struct {
 	BooksInterval time.Duration `name:"books-interval" env:"DULY_BOOKS_INTERVAL" default:"1h" help:"How often the leading supervisor compares the journal with the books of the services. 0: only when someone asks."`
 	BooksWindow   time.Duration `name:"books-window" env:"DULY_BOOKS_WINDOW" default:"24h" help:"How far back it compares effects and tasks. 0: the default."`
 	BooksRate     int           `name:"books-rate" env:"DULY_BOOKS_RATE" default:"10" help:"Pages of 500 effects or tasks that it reads a second at most. 0: the default."`
-	BooksPages    int           `name:"books-pages" env:"DULY_BOOKS_PAGES" default:"100000" help:"Pages of one agent, and of processed tasks, that one comparison reads at most; more, and the books are not closed. 0: the default."`
+	BooksPages    int           `name:"books-pages" env:"DULY_BOOKS_PAGES" default:"100000" help:"Pages of one agent, and of ended tasks, that one comparison reads at most; more, and the books are not closed. 0: the default."`
 
 	BreakerShare   int           `name:"breaker-share" env:"DULY_BREAKER_SHARE" default:"50" help:"An agent's breaker opens when so many per cent of its do calls fail: what would begin there is parked, until a trial succeeds. 0: no breaker opens by itself."`
 	BreakerCalls   int           `name:"breaker-calls" env:"DULY_BREAKER_CALLS" default:"50" help:"Calls of an agent that there must have been in the window, over all nodes, before its breaker opens. 0: the default."`

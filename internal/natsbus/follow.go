@@ -66,7 +66,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		msg, err := messages.Next(jetstream.NextContext(bounded))
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			if err = identity.Check(ctx, c.js, c.names.StreamEvents(), last); err == nil {
+			if _, err = identity.Check(ctx, c.js, c.names.StreamEvents(), last); err == nil {
 				look = time.Now().Add(followLook)
 				continue
 			}
