@@ -121,7 +121,7 @@ func (p *purging) audit(ctx context.Context, is ownership) (more bool) {
 	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
 		return false
 	}
-	if now.Sub(p.audited) < auditEvery {
+	if !p.audited.Elapsed(now, auditEvery) {
 		return false
 	}
 	n, err := p.trail.ForgetAudit(ctx, now.Add(-s.cfg.Retain.Audit), purgeMost)
