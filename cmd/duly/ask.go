@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/taskform"
@@ -114,7 +114,7 @@ type acting struct {
 	named
 	Reason string `help:"Why; it is kept in the audit trail and in the journal."`
 	IfSeq  int64  `name:"if-seq" help:"Refuse if the task's newest journal row is another than this one: field seq of duly get -o json."`
-	Key    string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+	keyed
 	server
 }
 
@@ -125,17 +125,9 @@ func (a *acting) act(ctx context.Context, std streams, r operate.Request, reason
 		return err
 	}
 	r.IfSeq = a.IfSeq
-	key := a.Key
-	if key == "" {
-		key = rand.Text()
-	}
-	answer, data, err := answered[operate.Answer](a.send(ctx, http.MethodPost, a.path()+"/"+string(r.Action), r, map[string]string{client.HeaderKey: key}))
-	var away *client.UnreachableError
-	if errors.As(err, &away) {
-		return fmt.Errorf("whether the %s was asked is not known; with --key %s it is carried out once: %w", r.Action, key, err)
-	}
+	answer, data, err := answered[operate.Answer](a.send(ctx, http.MethodPost, a.path()+"/"+string(r.Action), r, a.header()))
 	if err != nil {
-		return err
+		return a.unsure(string(r.Action), err)
 	}
 	said := "asked"
 	if answer.Again {
@@ -325,7 +317,7 @@ type signalCmd struct {
 	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
 	Ask     string `help:"The ask that it answers, as duly get shows it (default: what the step asks now, which is printed; needed where the input has more than 2,000 bytes)."`
-	Key     string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+	keyed
 	payloads
 	server
 }
@@ -360,7 +352,7 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 			return err
 		}
 	}
-	a := acting{named: c.named, Reason: c.Refuse, Key: c.Key, server: c.server}
+	a := acting{named: c.named, Reason: c.Refuse, keyed: c.keyed, server: c.server}
 	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)
 }
 
@@ -583,7 +575,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if end.State == "" {
-		err = conn.Follow(ctx, client.Request{Path: c.path() + "/events"}, func(client.Event) error { return look() }, func(why error) {
+		err = conn.Follow(ctx, client.Request{Path: c.path() + "/events"}, func(client.Event) error { return patient(ctx, look) }, func(why error) {
 			if why != nil {
 				fmt.Fprintln(std.err, say.Of("cli.broke-off"), why)
 			}
@@ -596,6 +588,16 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		return errUnclean
 	}
 	return nil
+}
+
+// patient looks again while the server does not answer, or is busy: the event does not come again.
+func patient(ctx context.Context, look func() error) error {
+	for {
+		err := look()
+		if err == nil || exitOf(err) != exitUnreachable || pause.For(ctx, followEvery) != nil {
+			return err
+		}
+	}
 }
 
 type journalCmd struct {

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
-	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
@@ -125,14 +122,11 @@ func (c *booksCmd) repair(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	key := c.Key
-	if key == "" {
-		key = strings.ToLower(rand.Text())
-	}
+	once := keyed{c.Key}
 	body := show.Object{"agent": c.Agent, "effect": c.Effect, "repair": c.Repair, "reason": reason}
-	a, data, err := answered[operate.Answer](c.send(ctx, http.MethodPost, pathOf("books", "repair"), body, map[string]string{client.HeaderKey: key}))
+	a, data, err := answered[operate.Answer](c.send(ctx, http.MethodPost, pathOf("books", "repair"), body, once.header()))
 	if err != nil {
-		return err
+		return once.unsure("repair", err)
 	}
 	return c.said(std, data, answerColumns, "%s", say.Of("cli.repaired", "effect", c.Effect, "outcome", show.Clean(a.Outcome), "entry", a.Audit))
 }

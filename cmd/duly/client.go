@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -122,6 +124,26 @@ type reasoned struct {
 // insisting is a change that names something.
 type insisting struct {
 	EvenIfUnknown bool `help:"Accept a name that is not known yet." json:"even_if_unknown,omitempty"`
+}
+
+// keyed is a change that is carried out once.
+type keyed struct {
+	Key string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+}
+
+// header is the key, a new one where none is given.
+func (k *keyed) header() map[string]string {
+	k.Key = cmp.Or(k.Key, rand.Text())
+	return map[string]string{client.HeaderKey: k.Key}
+}
+
+// unsure says with an answer that did not come how to ask again.
+func (k *keyed) unsure(what string, err error) error {
+	_, away := errors.AsType[*client.UnreachableError](err)
+	if bad, refused := errors.AsType[*client.Problem](err); away || refused && bad.Status >= http.StatusInternalServerError {
+		return fmt.Errorf("whether the %s was asked is not known; with --key %s it is carried out once: %w", what, k.Key, err)
+	}
+	return err
 }
 
 // why is the reason, which is asked for where none is given.

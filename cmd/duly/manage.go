@@ -173,6 +173,7 @@ type pauseSetCmd struct {
 	Label string `short:"l" help:"Tasks with this label: key=value."`
 	Until string `help:"When it lifts itself: a time or a duration from now (default: never)."`
 	insisting
+	keyed
 	reasoned
 }
 
@@ -192,9 +193,9 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	p, data, err := answered[operate.Pause](c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason, c.insisting}, nil))
+	p, data, err := answered[operate.Pause](c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason, c.insisting}, c.header()))
 	if err != nil {
-		return err
+		return c.unsure("pause", err)
 	}
 	return c.said(std, data, pauseColumns, "%s", say.Of("pause.done", "id", p.ID))
 }

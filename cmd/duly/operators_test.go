@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -790,6 +792,62 @@ func TestTailAndWatch(t *testing.T) {
 	}
 	if got := fmt.Sprint(e.follows[:2]); got != "[7 8]" {
 		t.Errorf("events were asked for after %s", got)
+	}
+}
+
+// TestWatchAsksAgain: a read after an event that is refused for a moment is made again.
+//
+// covers: OP23
+func TestWatchAsksAgain(t *testing.T) {
+	e := newEngine(t)
+	e.token(operate.RoleViewer)
+	e.view.State = core.StateProcessing
+	e.events = []operate.Event{{ID: "1", Type: "order", Task: "o-1", Status: core.StateProcessed, At: time.Now()}}
+	node, err := url.Parse(e.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, reads := httputil.NewSingleHostReverseProxy(node), 0
+	through.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/o-1") {
+			if reads++; reads == 2 {
+				http.Error(w, "busy", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	e.url = front.URL
+	e.run(exitDone, "task watch order o-1", "processing", "processed")
+	if reads != 3 {
+		t.Errorf("%d reads", reads)
+	}
+}
+
+// TestKeyOfAChange: a command whose answer is lost says the key that it sent, under which the change is asked for again.
+//
+// covers: OP23
+func TestKeyOfAChange(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	var keys []string
+	lost := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(lost.Close)
+	for _, args := range []string{"schedule run-now nightly", "pause set --type order --reason outage", "books --repair accept --effect e --agent a --reason r", "task undo order o-1 --reason r"} {
+		keys = nil
+		code, _, errs := command(t, "", append(strings.Fields(args), "-s", lost.URL)...)
+		if code != exitUnreachable || len(keys) != 1 || keys[0] == "" || !strings.Contains(errs, "with --key "+keys[0]+" it is carried out once") {
+			t.Errorf("duly %s: exit %d, keys %q\n%s", args, code, keys, errs)
+			continue
+		}
+		_, _, _ = command(t, "", append(strings.Fields(args), "--key", keys[0], "-s", lost.URL)...)
+		if len(keys) != 2 || keys[1] != keys[0] {
+			t.Errorf("duly %s: keys %q", args, keys)
+		}
 	}
 }
 

@@ -309,13 +309,16 @@ func (c *scheduleResumeCmd) Run(ctx context.Context, std streams) error {
 	return c.do(ctx, std, "resume", "resumed")
 }
 
-type scheduleRunCmd struct{ scheduled }
+type scheduleRunCmd struct {
+	scheduled
+	keyed
+}
 
 // Run submits a task now.
 func (c *scheduleRunCmd) Run(ctx context.Context, std streams) error {
-	run, data, err := answered[operate.ScheduleRun](c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, "run-now"), show.Object{"reason": c.Reason}, nil))
+	run, data, err := answered[operate.ScheduleRun](c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, "run-now"), show.Object{"reason": c.Reason}, c.header()))
 	if err != nil {
-		return err
+		return c.unsure("run", err)
 	}
 	return c.said(std, data, scheduleRunFields, "%s was submitted", run.Task)
 }

@@ -165,7 +165,7 @@ func (c *verifyCmd) saveHeads(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("save-heads: %w", err)
 	}
-	err = chain.WriteHeads(f, heads)
+	err = chain.AppendHeads(f, heads)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("save-heads: %w", err)
 	}

@@ -28,9 +28,13 @@ type (
 		Version int64             `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`
 		IfSeq   int64             `json:"if_seq,omitempty" doc:"refuse when the task's newest journal row (seq) is another; 0: whatever it is"`
 	}
+	// KeyIn is the key of a change.
+	KeyIn struct {
+		Key string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
+	}
 	actionIn struct {
 		TaskIn
-		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
+		KeyIn
 		Body *actionJSON
 	}
 )

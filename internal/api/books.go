@@ -25,7 +25,7 @@ type (
 		}
 	}
 	repairIn struct {
-		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
+		KeyIn
 		Body struct {
 			Agent  string         `json:"agent" minLength:"1" maxLength:"259"`
 			Effect string         `json:"effect" minLength:"1" maxLength:"150" doc:"key of the ghost"`

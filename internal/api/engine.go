@@ -97,6 +97,7 @@ type (
 		Pauses []operate.PauseView `json:"pauses"`
 	}
 	pauseIn struct {
+		KeyIn
 		Body struct {
 			Type   string     `json:"type,omitempty" maxLength:"64"`
 			Step   string     `json:"step,omitempty" maxLength:"64" doc:"with type only"`
@@ -292,7 +293,7 @@ func (a *api) pauseRoutes() {
 // pause checks what is to be held back.
 func (in *pauseIn) pause(now time.Time) (operate.Pause, *operate.Refusal) {
 	b := &in.Body
-	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason, EvenIfUnknown: b.EvenIfUnknown}
+	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason, EvenIfUnknown: b.EvenIfUnknown, Key: in.Key}
 	if b.Until != nil {
 		p.Until = b.Until.UTC()
 	}

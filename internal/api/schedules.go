@@ -60,6 +60,7 @@ type (
 	}
 	runScheduleIn struct {
 		ScheduleIn
+		KeyIn
 		Body *struct {
 			Reason string `json:"reason,omitempty" maxLength:"1000"`
 		}
@@ -139,7 +140,7 @@ func (a *api) scheduleRoutes() {
 			})
 	}
 	register(a, route{method: http.MethodPost, path: path + "/run-now", id: "runSchedule", tag: tag, needs: operate.RoleOperator, status: 202, summary: "Submit a task of a schedule now",
-		about: "Whatever its times and its overlap are, and also while it is paused. Two requests within a second are one task."},
+		about: "Whatever its times and its overlap are, and also while it is paused. Two requests within a second, or with one key, are one task."},
 		func(ctx context.Context, in *runScheduleIn) (out operate.ScheduleRun, err error) {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
 				return out, bad
@@ -148,7 +149,7 @@ func (a *api) scheduleRoutes() {
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
-			return a.ports.Schedules.RunSchedule(ctx, by(ctx), in.Schedule, reason)
+			return a.ports.Schedules.RunSchedule(ctx, by(ctx), in.Schedule, reason, in.Key)
 		})
 }
 

@@ -1,15 +1,20 @@
 package chain_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"duly.dev/duly/internal/chain"
@@ -199,6 +204,59 @@ func TestHeads(t *testing.T) {
 		if _, err := chain.ReadHeads(strings.NewReader(bad)); err == nil || !strings.Contains(err.Error(), "line 1") {
 			t.Errorf("heads %s: %v", bad, err)
 		}
+	}
+}
+
+// full is a file on a disk that becomes full.
+type full struct {
+	*os.File
+	room int
+}
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.room >= len(p) {
+		return f.File.Write(p)
+	}
+	n, _ := f.File.Write(p[:f.room])
+	return n, syscall.ENOSPC
+}
+
+// TestAppendHeads: a file of heads can be read after its disk was full, with the heads that it had.
+func TestAppendHeads(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "heads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	first, second := []chain.Head{{Height: 1, At: 5}}, []chain.Head{{Height: 2}, {Height: 3}}
+	disk := &full{f, 1 << 20}
+	if err := chain.AppendHeads(disk, first); err != nil {
+		t.Fatal(err)
+	}
+	disk.room = 100
+	if err := chain.AppendHeads(disk, second); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("on a full disk: %v", err)
+	}
+	read := func() []chain.Head {
+		data, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := chain.ReadHeads(bytes.NewReader(data))
+		if err != nil {
+			t.Errorf("%v in\n%s", err, data)
+		}
+		return all
+	}
+	if got := read(); !reflect.DeepEqual(got, first) {
+		t.Errorf("read %+v, want %+v", got, first)
+	}
+	disk.room = 1 << 20
+	if err := chain.AppendHeads(disk, second); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); len(got) != 3 {
+		t.Errorf("read %+v", got)
 	}
 }
 

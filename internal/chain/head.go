@@ -129,6 +129,23 @@ func ReadHeads(r io.Reader) (all []Head, err error) {
 	return all, lines.Err()
 }
 
+// AppendHeads writes heads at the end of a file: all of them, or none where there is no room for them.
+func AppendHeads(f interface {
+	io.WriteSeeker
+	Truncate(size int64) error
+}, all []Head) error {
+	var lines bytes.Buffer
+	_ = WriteHeads(&lines, all) // a buffer takes all
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(lines.Bytes()); err != nil {
+		return errors.Join(err, f.Truncate(size))
+	}
+	return nil
+}
+
 // WriteHeads writes heads, one a line as JSON.
 func WriteHeads(w io.Writer, all []Head) error {
 	enc := json.NewEncoder(w)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -137,7 +136,7 @@ func (c *console) repairBooks(r *http.Request) (*dialog, error) {
 	if r.Method == http.MethodPost {
 		q = r.PostForm
 	}
-	asked := operate.RepairRequest{Agent: q.Get("agent"), Effect: q.Get("effect"), Repair: operate.Repair(q.Get("repair")), Key: cmp.Or(core.ShortText(q.Get("key"), 100), newKey())}
+	asked := operate.RepairRequest{Agent: q.Get("agent"), Effect: q.Get("effect"), Repair: operate.Repair(q.Get("repair")), Key: keyOf(r)["key"]}
 	ctx, cancel := reading(r)
 	defer cancel()
 	g, err := c.Books.Ghost(ctx, asked.Agent, asked.Effect)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -328,6 +329,11 @@ func actorOf(r *http.Request) operate.Actor {
 
 // newKey is a key by which one dialog is carried out once, however often it is sent.
 func newKey() string { return rand.Text() }
+
+// keyOf is the hidden field with the key of a dialog: that of the form that was sent, or a new one.
+func keyOf(r *http.Request) map[string]string {
+	return map[string]string{"key": cmp.Or(core.ShortText(r.PostForm.Get("key"), 100), newKey())}
+}
 
 // reading bounds the reads of one page.
 func reading(r *http.Request) (context.Context, context.CancelFunc) {

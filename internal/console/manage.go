@@ -264,7 +264,7 @@ func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
 // pause holds commands back.
 func (c *console) pause(r *http.Request) (*dialog, error) {
 	q := r.URL.Query()
-	return &dialog{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true,
+	return &dialog{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true, Hidden: keyOf(r),
 		What: say.Of("pause.what"),
 		Fields: []field{
 			{Name: "type", Label: "Task type", Value: q.Get("type"), Hint: "Empty: every type"},
@@ -275,7 +275,7 @@ func (c *console) pause(r *http.Request) (*dialog, error) {
 		},
 		told: "Paused.",
 		do: func(ctx context.Context, typed form) error {
-			p := operate.Pause{Type: typed("type"), Step: typed("step"), Agent: typed("agent"), Label: typed("label"), At: c.Now(), By: actorOf(r).Name, Reason: typed("reason"), EvenIfUnknown: typed.insists(operate.EvenIfUnknown)}
+			p := operate.Pause{Type: typed("type"), Step: typed("step"), Agent: typed("agent"), Label: typed("label"), At: c.Now(), By: actorOf(r).Name, Reason: typed("reason"), EvenIfUnknown: typed.insists(operate.EvenIfUnknown), Key: typed("key")}
 			if err := checkPause(&p); err != nil {
 				return err
 			}

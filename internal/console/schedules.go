@@ -89,8 +89,9 @@ func (c *console) changeSchedule(r *http.Request) (*dialog, error) {
 	case "run-now":
 		d.Title, d.Go, d.told, d.ReasonIs = "Run schedule "+name+" now", "Run now", say.Of("schedule.ran"), false
 		d.What = say.Of("schedule.run", "type", s.Type)
+		d.Hidden = keyOf(r)
 		d.do = func(ctx context.Context, typed form) error {
-			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, typed("reason"))
+			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, typed("reason"), typed("key"))
 			return err
 		}
 	default:

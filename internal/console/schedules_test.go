@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func (t timetable) PauseSchedule(_ context.Context, by operate.Actor, name strin
 	return *s, nil
 }
 
-func (t timetable) RunSchedule(_ context.Context, by operate.Actor, name, reason string) (operate.ScheduleRun, error) {
+func (t timetable) RunSchedule(_ context.Context, by operate.Actor, name, reason, key string) (operate.ScheduleRun, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, err := t.find(name)
@@ -94,6 +95,7 @@ func (t timetable) RunSchedule(_ context.Context, by operate.Actor, name, reason
 	}
 	s.LastTask, s.Submitted = schedule.RunNowID(name, t.now()), s.Submitted+1
 	t.did(by, "schedule.run_now", name, reason)
+	t.entries[len(t.entries)-1].Key = key
 	return operate.ScheduleRun{Type: s.Type, Task: s.LastTask}, nil
 }
 
@@ -127,8 +129,13 @@ func TestSchedules(t *testing.T) {
 	if rec := post(t, h, Path+"schedules/nightly/resume", url.Values{"reason": {"over"}}); rec.Code != http.StatusSeeOther || w.timed[2].Paused {
 		t.Errorf("resume: %d", rec.Code)
 	}
-	if rec := post(t, h, Path+"schedules/nightly/run-now", url.Values{}); rec.Code != http.StatusSeeOther || w.timed[2].Submitted != 12346 {
+	if rec := post(t, h, Path+"schedules/nightly/run-now", url.Values{"key": {"k-1"}}); rec.Code != http.StatusSeeOther || w.timed[2].Submitted != 12346 || w.entries[len(w.entries)-1].Key != "k-1" {
 		t.Errorf("run now: %d", rec.Code)
+	}
+	for _, path := range []string{"schedules/nightly/run-now", "pauses/new"} {
+		if page := get(t, h, Path+path).Body.String(); !regexp.MustCompile(`name="key" value="[A-Z2-7]{26}"`).MatchString(page) {
+			t.Errorf("%s has no key", path)
+		}
 	}
 	for path, code := range map[string]int{"schedules/none/pause": http.StatusNotFound, "schedules/nightly/burn": http.StatusNotFound} {
 		if rec := get(t, h, Path+path); rec.Code != code {

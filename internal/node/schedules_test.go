@@ -135,7 +135,7 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("task %s was called %d times", task.ID, n)
 		}
 	}
-	run, err := svc.RunSchedule(ctx, olga, "often", "")
+	run, err := svc.RunSchedule(ctx, olga, "often", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

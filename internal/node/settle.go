@@ -100,7 +100,7 @@ func (n *Node) ran(ctx context.Context, e *operate.AuditEntry) (string, error) {
 	if json.Unmarshal(e.After, &run) != nil {
 		return operate.NotKnown, nil
 	}
-	unread, err := n.unread(ctx, wire.PartitionOf(run.Task, n.cfg.Partitions), core.InstantOf(e.At.Add(operate.DeskMax)))
+	unread, err := n.unread(ctx, wire.PartitionOf(run.Task, n.cfg.Partitions), core.InstantOf(e.At.Add(e.Worked())))
 	if err != nil || unread {
 		return "", err
 	}

@@ -46,8 +46,8 @@ type Act struct {
 	Action, Target, Reason string
 	Key                    string // Idempotency-Key; empty: none
 	Before, After          any    // as JSON
-	// Away is of what is changed elsewhere than in the state store: whether it was, when do fails without a refusal, is for
-	// [Desk.Settle] to look.
+	// Away is of what is changed elsewhere than in the state store: whether it was, when do fails without a refusal or with one
+	// that may be asked again, is for [Desk.Settle] to look.
 	Away bool
 	// Same says whether the entry that has the key already asks for the same; nil: action and target say it.
 	Same func(*AuditEntry) bool
@@ -82,7 +82,7 @@ func (d *Desk) Change(ctx context.Context, a *Act, do func(context.Context) erro
 	bounded, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), entryKey{}, change), DeskMax)
 	defer cancel()
 	err := do(bounded)
-	if _, refused := errors.AsType[*Refusal](err); err == nil && change.Done || err != nil && a.Away && !refused {
+	if bad, refused := errors.AsType[*Refusal](err); err == nil && change.Done || err != nil && a.Away && (!refused || bad.RetryMS > 0) {
 		return err
 	}
 	if d.end(ctx, a, outcomeOf(err)) == outcomeDone {

@@ -78,6 +78,10 @@ func (w *world) Pauses(context.Context) ([]operate.Pause, error) {
 }
 
 func (w *world) Append(_ context.Context, e operate.AuditEntry) (int64, *operate.AuditEntry, error) {
+	if i := slices.IndexFunc(w.trail, func(is operate.AuditEntry) bool { return e.Key != "" && is.Key == e.Key }); i >= 0 {
+		again := w.trail[i]
+		return int64(i + 1), &again, nil
+	}
 	w.trail = append(w.trail, e)
 	return int64(len(w.trail)), nil, w.dumb
 }
@@ -194,6 +198,49 @@ func TestSetAndLiftPause(t *testing.T) {
 	}
 	if e := w.last(t); e.Action != "pause.lift" || e.Outcome != "done" || !strings.Contains(string(e.Before), `"tier=gold"`) {
 		t.Errorf("audit trail %+v", e)
+	}
+}
+
+// A pause that is asked for again with its key is the one of the first request, also where it was lifted meanwhile or is the
+// last that there is room for. A key of another request is refused.
+//
+// covers: OP19
+func TestSetPauseByKey(t *testing.T) {
+	w := newWorld()
+	s := w.pausing()
+	for i := range operate.PausesMax - 1 {
+		w.pauses[fmt.Sprint(i)] = operate.Pause{ID: fmt.Sprint(i)}
+	}
+	asked := operate.Pause{Type: "order", Until: w.now.Add(time.Hour), Reason: "r", Key: "k-1"}
+	w.failing = errors.New("the answer is lost")
+	if _, err := s.SetPause(t.Context(), olga, asked); !errors.Is(err, w.failing) {
+		t.Fatal(err)
+	}
+	w.failing, w.trail[0].Outcome = nil, "asked"
+	first, err := s.SetPause(t.Context(), olga, asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Minute)
+	asked.Until = w.now.Add(time.Hour)
+	again, err := s.SetPause(t.Context(), olga, asked)
+	first.Key, again.Key = "", ""
+	if err != nil || again != first || len(w.pauses) != operate.PausesMax || w.pauses[first.ID].At != first.At {
+		t.Errorf("set %+v, again %+v, %v, stored %d", first, again, err, len(w.pauses))
+	}
+	if err := s.LiftPause(t.Context(), olga, first.ID, "r"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = s.SetPause(t.Context(), olga, asked); err != nil || again != first || len(w.pauses) != operate.PausesMax-1 {
+		t.Errorf("after it was lifted: %+v, %v, stored %d", again, err, len(w.pauses))
+	}
+	asked.Type = "gift"
+	if _, err := s.SetPause(t.Context(), olga, asked); err == nil || !strings.Contains(err.Error(), "k-1") {
+		t.Errorf("another pause with its key: %v", err)
+	}
+	asked.Key = "k-2"
+	if p, err := s.SetPause(t.Context(), olga, asked); err != nil || p.ID == first.ID {
+		t.Errorf("with another key: %+v, %v", p, err)
 	}
 }
 

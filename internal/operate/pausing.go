@@ -3,6 +3,9 @@ package operate
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,8 +28,11 @@ type Pausing struct {
 // SetPause implements PauseControl.
 func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error) {
 	now := s.Now()
-	p.ID, p.At, p.By = strings.ToLower(rand.Text()), now.UTC(), by.Name
-	set := Act{By: by, Action: "pause.set", Target: "pause/" + p.ID, Reason: p.Reason, After: p}
+	p.ID, p.At, p.By = pauseID(p.Key), now.UTC(), by.Name
+	set := Act{By: by, Action: "pause.set", Target: "pause/" + p.ID, Reason: p.Reason, Key: p.Key, After: p, Same: func(again *AuditEntry) bool {
+		was := pauseOf(again)
+		return was.Type == p.Type && was.Step == p.Step && was.Agent == p.Agent && was.Label == p.Label
+	}}
 	if r := CheckPause(&p, now); r != nil {
 		return p, s.Desk.Note(ctx, &set, r)
 	}
@@ -45,14 +51,38 @@ func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error
 			return p, err
 		}
 	}
-	if n := len(all); n >= PausesMax {
+	if n := len(all); n >= PausesMax && !slices.ContainsFunc(all, func(is Pause) bool { return is.ID == p.ID }) {
 		return p, s.Desk.Note(ctx, &set, &Refusal{Code: 409, Detail: say.Of("refuse.pauses-full", "n", n, "limit", PausesMax)})
 	}
-	if err := s.Desk.Change(ctx, &set, func(ctx context.Context) error { return s.Store.PutPause(ctx, p) }); err != nil {
+	err = s.Desk.Change(ctx, &set, func(ctx context.Context) error {
+		if set.Again != nil {
+			p = pauseOf(set.Again)
+		}
+		return s.Store.PutPause(ctx, p)
+	})
+	if err != nil {
 		return p, fmt.Errorf("pause %s: %w", p.ID, err)
+	}
+	if set.Again != nil {
+		p = pauseOf(set.Again)
 	}
 	_ = s.Announce() // what is stored counts whether or not they hear of it now: they read it from time to time
 	return p, nil
+}
+
+// pauseID is the id of a new pause: the same for the same key.
+func pauseID(key string) string {
+	if key == "" {
+		return strings.ToLower(rand.Text())
+	}
+	hash := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(hash[:])[:26]
+}
+
+// pauseOf is the pause that an entry of the audit trail is about.
+func pauseOf(e *AuditEntry) (p Pause) {
+	_ = json.Unmarshal(e.After, &p) // it was written as one
+	return p
 }
 
 // LiftPause implements PauseControl.

@@ -85,8 +85,9 @@ type Schedules interface {
 	DeleteSchedule(ctx context.Context, by Actor, name, reason string) error
 	// PauseSchedule pauses or resumes one. Runs of the time between are left out. Error: *Refusal.
 	PauseSchedule(ctx context.Context, by Actor, name string, paused bool, reason string) (ScheduleView, error)
-	// RunSchedule submits a task of it now, whatever its times and its overlap are. Error: *Refusal.
-	RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error)
+	// RunSchedule submits a task of it now, whatever its times and its overlap are. The same key, if one is given, is one task.
+	// Error: *Refusal.
+	RunSchedule(ctx context.Context, by Actor, name, reason, key string) (ScheduleRun, error)
 }
 
 // ScheduleRun is a task that was submitted because someone asked.

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -364,9 +365,9 @@ func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason 
 // ScheduleRunNow is what the audit trail calls a task that was asked for by hand; After is its ScheduleRun.
 const ScheduleRunNow = "schedule.run_now"
 
-// RunSchedule implements Schedules. Two requests within a second are one task.
-func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
-	now := Act{By: by, Action: ScheduleRunNow, Target: scheduleTarget(name), Reason: reason, Away: true}
+// RunSchedule implements Schedules. Two requests within a second, or with one key, are one task.
+func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason, key string) (ScheduleRun, error) {
+	now := Act{By: by, Action: ScheduleRunNow, Target: scheduleTarget(name), Reason: reason, Key: key, Away: true}
 	if bad := firstOf(CheckOperator(by, now.Action), by.Submits(name+"-"), CheckReason(reason)); bad != nil {
 		return ScheduleRun{}, s.Desk.Note(ctx, &now, bad)
 	}
@@ -383,12 +384,18 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason str
 	now.After = run
 	var missing error // in the schedule; the task runs all the same
 	err = s.Desk.Change(ctx, &now, func(ctx context.Context) error {
+		if now.Again != nil { // it is the task of the first request
+			at, task.ID = now.Again.At, runOf(now.Again).Task
+		}
 		place, err := s.Submit.Submit(ctx, task)
+		if bad, refused := errors.AsType[*Refusal](err); refused && bad.Taken && now.Again != nil {
+			return nil // by that request, before the schedule was changed
+		}
 		if err != nil {
 			return err
 		}
 		missing = ChangeSchedule(Apart(ctx), s.Store, is, func(to *Schedule) bool {
-			if to.LastTask == task.ID {
+			if to.LastTask == task.ID || now.Again != nil && to.LastAt.After(at) {
 				return false
 			}
 			to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = task.ID, core.InstantOf(at).Time(), place, "", ""
@@ -400,7 +407,16 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason str
 	if err == nil {
 		err = missing
 	}
+	if now.Again != nil {
+		run = runOf(now.Again)
+	}
 	return run, err
+}
+
+// runOf is the task that an entry of the audit trail is about.
+func runOf(e *AuditEntry) (run ScheduleRun) {
+	_ = json.Unmarshal(e.After, &run) // it was written as one
+	return run
 }
 
 // TaskOf is a task of a schedule. What of the spec cannot be is for the endpoint to refuse.

@@ -80,7 +80,7 @@ func (d *Desk) Settle(ctx context.Context, open Unsettled, look func(context.Con
 		for i := range some {
 			e := &some[i]
 			after = e.Number
-			if d.now().Before(e.At.Add(e.worked())) {
+			if d.now().Before(e.At.Add(e.Worked())) {
 				continue
 			}
 			outcome, err := look(ctx, e)
@@ -95,12 +95,12 @@ func (d *Desk) Settle(ctx context.Context, open Unsettled, look func(context.Con
 	return failed
 }
 
-// worked is how long a node may work on an entry without an outcome.
-func (e *AuditEntry) worked() time.Duration {
+// Worked is how long a node may work on an entry without an outcome.
+func (e *AuditEntry) Worked() time.Duration {
 	switch {
 	case strings.HasPrefix(e.Outcome, Asked): // its owner has it
 		return 0
-	case e.Key != "" && e.Outcome == "":
+	case e.Key != "":
 		return settleKeyAfter
 	}
 	return settleAfter

@@ -392,7 +392,8 @@ type Pause struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
 
-	EvenIfUnknown bool `json:"-"` // set it although no stored plan has its names
+	EvenIfUnknown bool   `json:"-"` // set it although no stored plan has its names
+	Key           string `json:"-"` // Idempotency-Key: the same key is carried out once
 }
 
 // Covers reports whether the pause holds the do commands of an agent for a step of a task.

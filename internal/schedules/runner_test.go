@@ -139,7 +139,7 @@ func TestRunNowBehindABacklog(t *testing.T) {
 	w.wait(10 * time.Minute)
 	round(t, r)
 	w.unread = true
-	run, err := w.service().RunSchedule(t.Context(), olga, "s", "")
+	run, err := w.service().RunSchedule(t.Context(), olga, "s", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestRunNowBesideALongRun(t *testing.T) {
 	w.wait(time.Hour)
 	round(t, r)
 	w.wait(10 * time.Minute)
-	now, err := w.service().RunSchedule(t.Context(), olga, "s", "")
+	now, err := w.service().RunSchedule(t.Context(), olga, "s", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestResumeBesideARun(t *testing.T) {
 	}
 	svc.Known = func(ctx context.Context, _ string) (bool, error) {
 		w.wait(time.Minute)
-		_, err := w.service().RunSchedule(ctx, olga, "s", "")
+		_, err := w.service().RunSchedule(ctx, olga, "s", "", "")
 		return false, err
 	}
 	if _, err := svc.PauseSchedule(t.Context(), olga, "s", false, "go on"); err != nil {
@@ -585,7 +585,7 @@ func TestScheduleOfOtherIDs(t *testing.T) {
 	svc, ann := w.service(), operate.Actor{Name: "ann", Role: operate.RoleOperator, Via: "http", Labels: "duly-ids=acme-,tenant=acme"}
 	for name, free := range map[string]bool{"acme-nightly": true, "acme": true, "acmes": false, "s": false} {
 		_, put := svc.PutSchedule(t.Context(), ann, schedule.Spec{Name: name, Type: "payout", Input: []byte(`{}`), Every: "1h"}, "")
-		_, run := svc.RunSchedule(t.Context(), ann, name, "")
+		_, run := svc.RunSchedule(t.Context(), ann, name, "", "")
 		for what, err := range map[string]error{"put": put, "run": run} {
 			if bad, refused := errors.AsType[*operate.Refusal](err); free != (err == nil) || !free && (!refused || bad.Code != 403) {
 				t.Errorf("%s of %s: %v", what, name, err)
@@ -733,13 +733,59 @@ func TestRunNowTwice(t *testing.T) {
 	w := newWorld()
 	w.put(t, nil)
 	svc := w.service()
-	first, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	first, err := svc.RunSchedule(t.Context(), olga, "s", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	second, err := svc.RunSchedule(t.Context(), olga, "s", "", "")
 	if s := w.row(t); err != nil || second.Task != first.Task || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
 		t.Errorf("%s and %s, %v, submitted %v, row %+v: want one task, counted once", first.Task, second.Task, err, w.order, s)
+	}
+}
+
+// TestRunNowByKey: a request that is sent again with its key, however late, is the task of the first, whatever its answer was.
+// A key of another request is refused.
+func TestRunNowByKey(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	svc := w.service()
+	first, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wait(5 * time.Minute)
+	again, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-1")
+	if s := w.row(t); err != nil || again != first || len(w.order) != 1 || s.Submitted != 1 {
+		t.Errorf("%v and %v, %v, submitted %v, row %+v: want one task, counted once", first, again, err, w.order, s)
+	}
+	other, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-2")
+	if err != nil || other == first || len(w.order) != 2 {
+		t.Errorf("with another key: %v, %v, submitted %v", other, err, w.order)
+	}
+	if _, err := svc.PauseSchedule(t.Context(), olga, "s", true, "r"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = svc.RunSchedule(t.Context(), olga, "s", "", "k-2")
+	if err != nil || len(w.order) != 2 {
+		t.Errorf("again while it is paused: %v, submitted %v", err, w.order)
+	}
+
+	// The answer of the endpoint is lost, or the process ends before the outcome is written.
+	w.wait(time.Minute)
+	w.lost = errDown
+	if _, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-3"); !errors.Is(err, errDown) || len(w.order) != 3 {
+		t.Fatalf("%v, submitted %v", err, w.order)
+	}
+	w.lost = &operate.Refusal{Code: 503, Detail: "busy", RetryMS: 1000}
+	w.wait(time.Minute)
+	if _, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-3"); err == nil || len(w.order) != 3 {
+		t.Fatalf("%v, submitted %v", err, w.order)
+	}
+	w.lost = nil
+	w.wait(time.Minute)
+	run, err := svc.RunSchedule(t.Context(), olga, "s", "", "k-3")
+	if s := w.row(t); err != nil || len(w.order) != 3 || run.Task != w.order[2] || s.LastTask != run.Task || s.Submitted != 3 {
+		t.Errorf("after a lost answer: %v, %v, submitted %v, row %+v", run, err, w.order, s)
 	}
 }
 
@@ -756,7 +802,7 @@ func TestOperators(t *testing.T) {
 	if v, err := svc.Schedule(t.Context(), "s"); err != nil || !v.Paused || len(v.Next) > 0 || len(w.order) > 0 {
 		t.Errorf("paused: %+v, %v, submitted %v", v, err, w.order)
 	}
-	run, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	run, err := svc.RunSchedule(t.Context(), olga, "s", "", "")
 	if err != nil || run.Task != "s-20261126T150000Z-now" || len(w.order) != 1 {
 		t.Errorf("run now: %+v, %v, submitted %v", run, err, w.order)
 	}
@@ -826,7 +872,7 @@ func TestRefusals(t *testing.T) {
 		}, 400, "never run"},
 		{"not there", func() error { _, err := svc.PauseSchedule(t.Context(), olga, "x", true, "r"); return err }, 404, "no schedule"},
 		{"no reason", func() error { _, err := svc.PauseSchedule(t.Context(), olga, "x", true, " "); return err }, 400, "reason is empty"},
-		{"run what is not there", func() error { _, err := svc.RunSchedule(t.Context(), olga, "x", ""); return err }, 404, "no schedule"},
+		{"run what is not there", func() error { _, err := svc.RunSchedule(t.Context(), olga, "x", "", ""); return err }, 404, "no schedule"},
 		{"delete what is not there", func() error { return svc.DeleteSchedule(t.Context(), olga, "x", "r") }, 404, "no schedule"},
 	} {
 		entries := len(w.trail)
