@@ -232,6 +232,12 @@ var coreMutants = []mutant{
 		run:   "^TestBreakerOpensForADay$",
 	},
 	{
+		name: "late-busy-answer-makes-a-key-younger", invariant: 7, file: "internal/core/await.go",
+		old: "if s.again() && d.at > s.Heard {", new: "if false {",
+		fault: "after a standstill an undo leaves by a key that its service has forgotten, and takes effect a second time",
+		run:   "^TestRetryOfAnOwnerThatStoodStillIsAsOldAsItIs$",
+	},
+	{
 		name: "keys-of-a-lost-life-are-new", invariant: 7, file: "internal/core/transition.go",
 		old: "t.BornAgain || r.Seq == 1", new: "t.BornAgain || r.Seq == 0",
 		fault: "after a restore a do and an undo leave by keys that their services have forgotten, and take effect a second time",

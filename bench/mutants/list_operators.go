@@ -24,7 +24,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "pauses-without-bound", invariant: 12, file: "internal/operate/pausing.go",
-		old: "	if n := len(all); n >= PausesMax {", new: "	if n := len(all); n >= 2*PausesMax {",
+		old: "	if n := len(all); n >= PausesMax && ", new: "	if n := len(all); n >= 2*PausesMax && ",
 		fault: "more pauses are set than may be",
 		run:   "^TestPausesAreBounded$",
 	},

@@ -49,6 +49,9 @@ func (d *decision) busy(i int) {
 		d.retryLater(i)
 		return
 	}
+	if s.again() && d.at > s.Heard {
+		d.heard(i) // as of any other answer: how old the key is
+	}
 	d.await(i, d.ev.Code, cut(d.ev.Error))
 }
 

@@ -122,13 +122,15 @@ func TestRetryOfAnOwnerThatStoodStillIsAsOldAsItIs(t *testing.T) {
 				if kind == EventReply && late > 0 {
 					continue // refused
 				}
-				testRetryOfAnOwnerThatStoodStill(t, kind, undo, late)
+				for _, code := range []int{CodeAgentError, CodeTooEarly, CodeUnavailable} { // the last two: it cannot take it now
+					testRetryOfAnOwnerThatStoodStill(t, kind, undo, late, code)
+				}
 			}
 		}
 	}
 }
 
-func testRetryOfAnOwnerThatStoodStill(t *testing.T, kind EventKind, undo bool, late time.Duration) {
+func testRetryOfAnOwnerThatStoodStill(t *testing.T, kind EventKind, undo bool, late time.Duration, code int) {
 	p := stepsPlan(1)
 	p.CompleteBy = time.Hour
 	r := newRig(t, p)
@@ -142,13 +144,13 @@ func testRetryOfAnOwnerThatStoodStill(t *testing.T, kind EventKind, undo bool, l
 	r.wait() // a retry leaves
 	sent, s := r.now, &r.task.Steps[0]
 	r.now = s.Due.Add(late)
-	r.must(Event{Kind: kind, Seq: s.Out, Copy: s.Copy, Code: CodeAgentError})
+	r.must(Event{Kind: kind, Seq: s.Out, Copy: s.Copy, Code: code})
 	used := s.Used
 	if undo {
 		used = s.UndoUsed
 	}
 	if used == 0 || used > sent || used < sent.Add(-heardAfter) {
-		t.Errorf("undo %t, event %d %s after its time: its key is used since %s, the retry left at %s: %s", undo, kind, late, at(used), at(sent), r.task)
+		t.Errorf("undo %t, event %d, code %d, %s after its time: its key is used since %s, the retry left at %s: %s", undo, kind, code, late, at(used), at(sent), r.task)
 	}
 }
 
