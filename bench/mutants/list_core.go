@@ -232,8 +232,8 @@ var coreMutants = []mutant{
 		run:   "^TestBreakerOpensForADay$",
 	},
 	{
-		name: "late-busy-answer-makes-a-key-younger", invariant: 7, file: "internal/core/await.go",
-		old: "if s.again() && d.at > s.Heard {", new: "if false {",
+		name: "late-busy-answer-makes-a-key-younger", invariant: 7, file: "internal/core/do.go",
+		old: "!(busy && s.Said != 0)", new: "!busy",
 		fault: "after a standstill an undo leaves by a key that its service has forgotten, and takes effect a second time",
 		run:   "^TestRetryOfAnOwnerThatStoodStillIsAsOldAsItIs$",
 	},

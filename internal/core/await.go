@@ -49,9 +49,6 @@ func (d *decision) busy(i int) {
 		d.retryLater(i)
 		return
 	}
-	if s.again() && d.at > s.Heard {
-		d.heard(i) // as of any other answer: how old the key is
-	}
 	d.await(i, d.ev.Code, cut(d.ev.Error))
 }
 

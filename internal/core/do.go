@@ -24,7 +24,7 @@ func (d *decision) reply() error {
 		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
 	busy := BusyCode(d.ev.Code)
-	if s.again() && d.at > s.Heard && !busy {
+	if s.again() && d.at > s.Heard && !(busy && s.Said != 0) { // of a wait that began with a busy answer the journal knows enough
 		d.heard(i) // its row says how old the key is
 	}
 	switch undo := d.t.Steps[i].Status == StepUndoing; {
