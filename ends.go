@@ -117,8 +117,8 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 				stalled = first == 0 || first > after+1
 			}
 			began := c.clock.Now()
-			if more, err := c.endsOf(typ, msg, yield); !more || err != nil {
-				return after, err
+			if !c.endsOf(typ, msg, next, yield) {
+				return after, nil
 			}
 			after, stalled = next, stalled || c.clock.Now().Sub(began) > endsStall
 			continue
@@ -132,23 +132,19 @@ func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ strin
 	}
 }
 
-// endsOf yields the ends of one message.
-func (c *Client) endsOf(typ string, msg jetstream.Msg, yield func(End, error) bool) (more bool, err error) {
-	at, err := msg.Metadata()
-	if err != nil {
-		return false, err
-	}
+// endsOf yields the ends of the message at a position.
+func (c *Client) endsOf(typ string, msg jetstream.Msg, at uint64, yield func(End, error) bool) (more bool) {
 	all := endings(c.names.EventSubject(typ, core.StatusRefused), msg)
 	for i, s := range all {
-		e := End{Status: s, Position: at.Sequence.Stream - 1}
+		e := End{Status: s, Position: at - 1}
 		if i == len(all)-1 {
 			e.Position++
 		}
 		if !yield(e, nil) {
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // eventsHeartbeat lets a reader recreate its consumer when it was mute for twice as

@@ -71,7 +71,7 @@ func (p *purging) pass(ctx context.Context) (more bool) {
 				gone, err := s.purgeOne(ctx, c, partition, is)
 				rest = rest.after(gone, err, s.cfg.Now(), s.cfg.Retain)
 				p.rests[partition] = rest
-				more = more || gone >= purgeMost && err == nil
+				more = more || rest.at == 0
 			}
 			if rest.failed != nil && failed == nil {
 				failed = fmt.Errorf("partition %d: %w", partition, rest.failed)
@@ -98,10 +98,10 @@ type purgePause struct {
 // after returns the pause that follows a look which has forgotten so many tasks: none if there may be more at once, until the
 // next tick if there were any or it failed, else twice the last one, within bounds.
 func (r purgePause) after(gone int, err error, now core.Instant, keep Retention) purgePause {
-	if gone > 0 || err != nil {
-		if gone >= purgeMost && err == nil {
-			return purgePause{}
-		}
+	switch {
+	case gone >= purgeMost && err == nil:
+		return purgePause{}
+	case gone > 0 || err != nil:
 		return purgePause{now, purgeEvery / 2, err}
 	}
 	most := purgeRest
@@ -118,10 +118,7 @@ func (r purgePause) after(gone int, err error, now core.Instant, keep Retention)
 func (p *purging) audit(ctx context.Context, is ownership) (more bool) {
 	s := p.s
 	now := s.cfg.Now()
-	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
-		return false
-	}
-	if !p.audited.Elapsed(now, auditEvery) {
+	if is.wentBack != 0 && now < is.wentBack.Add(keepAfter) || !p.audited.Elapsed(now, auditEvery) {
 		return false
 	}
 	n, err := p.trail.ForgetAudit(ctx, now.Add(-s.cfg.Retain.Audit), purgeMost)

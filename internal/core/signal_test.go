@@ -235,7 +235,7 @@ func TestSignalInThePause(t *testing.T) {
 	r.now = until
 	r.must(Event{Kind: EventOverdue})
 	if r.task.Steps[0].Status != StepDone || r.task.Out() != 1 {
-		t.Errorf("approved, and its pause is over: nobody asks for %v: %s", r.row.Bound.Sub(r.now), r.task)
+		t.Errorf("approved after its pause: no wake-up for %v: %s", r.row.Bound.Sub(r.now), r.task)
 	}
 }
 

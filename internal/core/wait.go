@@ -68,7 +68,7 @@ func (d *decision) retryNow() bool {
 // left. What it says must agree with what forward and backward then do: a row that moves nothing would be followed
 // by the next one at once. Retries of waits are not counted, because they leave without a row: see retryNow. A task
 // that the owner holds for no step any more and that only lacks room needs a row as well, by which it is parked; so does
-// one that nobody holds, when its start or the end of a pause finds no room: no agent's queue has it yet.
+// one that no owner has in memory when its start or the end of its pause finds no room: it is in no agent's queue yet.
 func (d *decision) movable() bool {
 	t := d.t
 	if t.State != StateUndoing && t.StartAt > d.at {

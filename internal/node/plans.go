@@ -34,7 +34,7 @@ type planCache struct {
 	report func(error)   // takes the outcome of each reading
 	stale  atomic.Bool   // the last reading failed
 	fresh  time.Duration // after which keepRead reads again
-	number atomic.Int64  // of changes that nobody had announced: schedulers have not heard of them
+	number atomic.Int64  // of changes that were not announced: schedulers learn of them by it
 
 	mu     sync.Mutex      // one reading at a time, so that none undoes a later one
 	told   map[string]bool // unreadable plans that the log has told of
