@@ -211,8 +211,20 @@ func (r *rig) remake(ctx context.Context, js jetstream.JetStream, name string, r
 	if err := js.DeleteStream(ctx, name); err != nil {
 		return err
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"duly.events.*.*"}}); err != nil || store {
-		return err
+	// On a busy machine the server may still be writing to what it deletes, and then cannot make it again.
+	for {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"duly.events.*.*"}})
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+	if store {
+		return nil
 	}
 	told := make(chan error, 1)
 	r.conn.PublishEndings([]core.Ending{{ID: "a", Type: "order", State: core.StateProcessed, At: 1}}, func(err error) { told <- err })

@@ -24,7 +24,7 @@ import (
 func TestServed(t *testing.T) {
 	t.Parallel()
 	url, pool := database(t)
-	looking, err := pgxpool.New(t.Context(), url) // of the agent's some are cut off, and one of these may not have noticed yet
+	looking, err := pgxpool.New(t.Context(), url) // the agent's may hold one that was cut off unnoticed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 0 {
-			cutOff(t, pool)
+			cutOff(t, looking)
 		}
 	}
 	for i := range tasks {
@@ -112,10 +112,11 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// cutOff ends the connections of the pool that are in a transaction.
-func cutOff(t *testing.T, pool *pgxpool.Pool) {
+// cutOff ends the connections of its pool's database, its own apart, that are in a transaction. A connection that is cut off as
+// its transaction ends stays in its own pool until it is used, so by is another pool.
+func cutOff(t *testing.T, by *pgxpool.Pool) {
 	t.Helper()
-	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	if _, err := by.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`); err != nil {
 		t.Fatal(err)
 	}
