@@ -54,6 +54,10 @@ type inFlight struct {
 	ids   map[string]*entry // by id
 	// idle are tasks whose last child in flight was dropped in this round: they may be dropped as well.
 	idle []*entry
+	// later are tasks that may have to bear children, in the order in which they are looked at, and listed the same: they
+	// wait for room, or a takeover found them. They need not be in memory.
+	later  []int64
+	listed map[int64]bool
 	// memory, admission and wakes are nil once the partition is forgotten, so that nothing is counted twice.
 	memory    *Memory
 	admission *Admission

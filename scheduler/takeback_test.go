@@ -415,6 +415,7 @@ func (d *drawn) again(left string) {
 	if left != "" {
 		d.shard.Forget(0, left)
 	}
+	d.shard.CountChildren()
 	d.settle()
 	d.flush()
 }

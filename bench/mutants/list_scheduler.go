@@ -305,7 +305,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "children-undone-before-the-takeover", invariant: 11, file: "scheduler/children.go",
-		old: "f.since = c.resumed.Journal[row].At", new: "f.since = c.now",
+		old: "saved.Journal[st.Out-1].At", new: "a.cycle.now",
 		fault: "children that were undone in a try begin again in it, when the partition is taken over",
 		run:   "^TestTakeoverMidEach$",
 	},
@@ -461,6 +461,36 @@ var schedulerMutants = []mutant{
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},
 	{
+		name: "parents-of-people-stay", invariant: 11, file: "scheduler/inflight.go",
+		old: "e.task.Active() && !e.rests()", new: "e.task.Active()",
+		fault: "parents whose children wait for people fill their partition for days",
+		run:   "^TestParentsWhoseChildrenWaitForPeople$",
+	},
+	{
+		name: "parents-without-room-keep-it", invariant: 11, file: "scheduler/births.go",
+		old: "if did == 0 && f.e.rests() {", new: "if did < 0 {",
+		fault: "parents that find no room for another child keep the room that they have, while their children wait for people",
+		run:   "^TestParentsThatFindNoRoomForTheirChildren$",
+	},
+	{
+		name: "takeover-forgets-births", invariant: 11, file: "scheduler/takeover.go",
+		old: "\t\ts.families.lookLater(p, e, s.cycle.now)\n", new: "",
+		fault: "children of a parent at rest are not born if its owner dies before",
+		run:   "^TestFansThroughAnything$",
+	},
+	{
+		name: "put-away-parent-counts-once", invariant: 8, file: "scheduler/children.go",
+		old: "\t\ta.queue(f)\n\t\treturn\n\t}\n\tswitch e.task.State", new: "\t\treturn\n\t}\n\tswitch e.task.State",
+		fault: "a parent that was put away does not go on when a child ends",
+		run:   "^TestParentsWhoseChildrenWaitForPeople$",
+	},
+	{
+		name: "why-a-child-was-undone-is-forgotten", invariant: 11, file: "scheduler/births.go",
+		old: "\t\t\tif err == nil && e != nil {\n\t\t\t\tf.notes(e)\n\t\t\t}\n\t\t\treturn err", new: "\t\t\t_ = e\n\t\t\treturn err",
+		fault: "a parent that was put away does not say which of its children was undone",
+		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
+	},
+	{
 		name: "missed-turn-begins", invariant: 11, file: "scheduler/notime.go",
 		old: "if fromTurn && ref", new: "if !fromTurn && ref",
 		fault: "what waited for its turn longer than its plan lets it begins all the same",
@@ -468,7 +498,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "children-look-for-room-once", invariant: 11, file: "scheduler/births.go",
-		old: "\t\t\t} else {\n\t\t\t\ta.nextRound.wake(c.now.Add(stalledRetry))\n\t\t\t}\n", new: "\t\t\t}\n",
+		old: "\t\t} else {\n\t\t\ta.nextRound.wake(c.now.Add(stalledRetry))\n\t\t}\n", new: "\t\t}\n",
 		fault: "a step whose children found no room does not look for it again by itself",
 		run:   "^TestChildrenLookForRoomAgain$",
 	},

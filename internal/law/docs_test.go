@@ -16,7 +16,7 @@ import (
 
 // What the pages may have.
 const (
-	wordsMax    = 62_400 // in all pages, without what is generated
+	wordsMax    = 62_860 // in all pages, without what is generated
 	linesMax    = 150    // of a page of longPages
 	proseColumn = 125    // of a line that is neither code nor a table
 	cellMax     = 120    // of a cell of a table
