@@ -24,7 +24,7 @@ const deadHeadersMax = 8 << 10
 // returns.
 func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
-	packs := map[endingKind]*pack{}
+	packs, most := map[endingKind]*pack{}, c.MaxPayload()-eventsRoom
 	for i := range endings {
 		e := &endings[i]
 		kind := endingKind{e.Type, e.State}
@@ -33,7 +33,14 @@ func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 			p = &pack{buf: buffer()}
 			packs[kind] = p
 		}
+		was := len(*p.buf)
 		p.add(e)
+		if p.items > 1 && len(*p.buf) > most {
+			*p.buf = (*p.buf)[:was]
+			p.items--
+			c.flushPack(t, p)
+			p.add(e)
+		}
 		if p.items == wire.EventsMax || len(*p.buf) >= wire.PackBytesMax {
 			c.flushPack(t, p)
 		}
@@ -44,6 +51,9 @@ func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	}
 	t.end(nil)
 }
+
+// eventsRoom is how many bytes of a message are kept free for the end of a pack of endings.
+const eventsRoom = 16
 
 // endingKind is what the endings of a pack have in common.
 type endingKind struct {
