@@ -197,9 +197,9 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 	})
 }
 
-// Dead stores a message that could not be used, with the cause and its subject, and waits until the stream of
-// dead letters has it. Its headers come along, except those that the server would act on, and unless they are
-// too many. Data that does not fit in a message is cut.
+// Dead stores a message that could not be used, with the cause and its subject, waits until the stream of
+// dead letters has it, and tells it: it may be work that was accepted. Its headers come along, except those
+// that the server would act on, and unless they are too many. Data that does not fit in a message is cut.
 func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header wire.Header) error {
 	h := keptHeaders(nats.Header(header))
 	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
@@ -212,6 +212,7 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	if err != nil {
 		return fmt.Errorf("dead letter of %s: %w", stream, err)
 	}
+	c.log.Error("ALERT: a stored message cannot be used; it is a dead letter", "event", "dead-letter", "stream", stream, "subject", wire.Short(subject), "error", cause)
 	return nil
 }
 
