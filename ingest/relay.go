@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/submit"
 )
 
 // Outbox is a table into which submitters write submissions in their own transactions.
@@ -80,6 +82,7 @@ type Relay struct {
 	outbox  Outbox
 	submit  func(Request)
 	streams relayStreams
+	lacking lacking
 
 	relayed, refused, putOff atomic.Int64
 }
@@ -166,6 +169,7 @@ func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 // asked to wait, if it had no room for some.
 func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
+	r.lacking.answer(rows, answers)
 	h := r.streams.begin(rows, answers)
 	for i := range rows {
 		if answers[i].Err != nil {
@@ -174,6 +178,7 @@ func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts
 		req := rows[i].Request
 		req.Answer = func(a Answer) {
 			answers[i] = a
+			r.lacking.note(&req.Form, a.Err)
 			h.answered(req.ID, a.Err, r.cfg.Interval)
 		}
 		r.submit(req)
@@ -197,9 +202,7 @@ func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Ver
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
-	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later,
-		refused.ErrCode == CausePlans, // or read, also by a newer node alone
-		refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
+	case ofPlan(refused), refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
 		ofStream(refused) && r.streams.others(w.Request.ID):
 		r.putOff.Add(1)
 		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)
@@ -219,6 +222,54 @@ func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Ver
 	}
 	r.refused.Add(1)
 	return &Verdict{Row: w.Row, Refused: refused}, 0
+}
+
+// ofPlan reports whether a refusal is for a plan that may be applied later, or read, also by a newer node alone.
+func ofPlan(r *Refusal) bool {
+	return r.ErrCode == CauseTypeUnknown || r.ErrCode == CauseVersionUnknown || r.ErrCode == CausePlans
+}
+
+// lacking are the plans that the door refused a moment ago. It answers when it has read them again, and with such a row all
+// others of its take wait: many rows without a plan would hold up those that have one.
+type lacking struct {
+	mu  sync.Mutex
+	all map[planName]lack
+}
+
+// planName is a plan as a submission names it.
+type planName struct{ taskType, version string }
+
+// lack is how a plan was refused, and until when its rows get that answer.
+type lack struct {
+	why   *Refusal
+	until time.Time
+}
+
+// answer answers the rows whose plans were refused a moment ago.
+func (l *lacking) answer(rows []Written, answers []Answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for i := range rows {
+		if is, has := l.all[planName{rows[i].Request.Type, rows[i].Request.Version}]; has && now.Before(is.until) {
+			answers[i].Err = is.why
+		}
+	}
+}
+
+// note notes an answer of the door.
+func (l *lacking) note(f *submit.Form, refused *Refusal) {
+	if refused == nil || !ofPlan(refused) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.all == nil {
+		l.all = map[planName]lack{}
+	}
+	maps.DeleteFunc(l.all, func(_ planName, is lack) bool { return !now.Before(is.until) })
+	l.all[planName{f.Type, f.Version}] = lack{refused, now.Add(relayAgain)}
 }
 
 // ofNow are the causes of final refusals that the same row need not have met before: it was in time, or its plan another.

@@ -392,7 +392,11 @@ func TestRelayRefusals(t *testing.T) {
 			"fine":    nil,
 		}
 		for _, name := range []string{"taken", "type", "version", "behind", "racing", "newer"} {
-			h.add("order", name)
+			taskType := "order"
+			if ofPlan(kinds[name]) {
+				taskType = name // rows of one type have one plan
+			}
+			h.add(taskType, name)
 		}
 		bad := h.add("order", "bad")
 		bad.unfit = Refuse(400, CauseHeader, "header Y")
@@ -585,4 +589,33 @@ func TestStanding(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.is, err, c.want)
 		}
 	}
+}
+
+// TestRelayOfManyWithoutAPlan: however many rows wait for plans that nobody has applied, those that have one are handed in
+// within seconds.
+func TestRelayOfManyWithoutAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stopIn := running(t, &slowLog{}, nil)
+		h := newHeap()
+		for i := range 20_000 {
+			h.add("ghost", fmt.Sprint("g", i))
+		}
+		_, stop := relaying(t, in, RelayConfig{}, h, 1)
+		<-time.After(3 * time.Minute)
+		wrote, there := time.Now(), make(chan time.Duration, 1)
+		h.mu.Lock()
+		h.removed = func(string) { there <- time.Since(wrote) }
+		h.mu.Unlock()
+		h.add("order", "o1")
+		select {
+		case took := <-there:
+			if took > 5*time.Second {
+				t.Errorf("handed in after %v", took)
+			}
+		case <-time.After(5 * time.Minute):
+			t.Error("never handed in")
+		}
+		stop()
+		stopIn()
+	})
 }

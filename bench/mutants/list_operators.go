@@ -395,4 +395,16 @@ var operatorMutants = []mutant{
 		fault: "a line of a task that is processed says that it is pending",
 		run:   "^TestLineOfATaskSaysItsState$",
 	},
+	{
+		name: "failing-channel-holds-up-alerts", invariant: 12, file: "internal/alerts/worker.go",
+		old: "\tfor w.fails && len(w.waiting) > waitingMost {", new: "\tfor false {",
+		fault: "so many alerts wait for a channel that takes nothing that no other channel gets any",
+		run:   "^TestWaitingForAFailingChannel$",
+	},
+	{
+		name: "log-line-is-no-alert", invariant: 12, file: "internal/node/node.go",
+		old: "slog.New(alertLines{n.lines, n.ground})", new: "slog.New(n.lines)",
+		fault: "what a node says as an alert is in its log alone",
+		run:   "^TestEventsOfAllParts$",
+	},
 }

@@ -116,4 +116,16 @@ var outboxMutants = []mutant{
 		fault: "a row is tried again before the time that the door names",
 		run:   "^TestRelayPutsOffAsLongAsTheDoorSays$",
 	},
+	{
+		name: "rows-without-a-plan-hold-up-others", invariant: 12, file: "ingest/relay.go",
+		old: "\tl.all[planName{f.Type, f.Version}] = ", new: "\t_ = ",
+		fault: "with each row whose plan is not applied the others of its take wait until the plans are read again",
+		run:   "^TestRelayOfManyWithoutAPlan$",
+	},
+	{
+		name: "silent-agent-takes-all-probes", invariant: 12, file: "internal/node/probes.go",
+		old: "room := p.room(q.Command.Agent)", new: "room := p.room(\"\")",
+		fault: "questions to an agent that is silent take the room of those to others",
+		run:   "^TestSilentAgentHoldsUpNoProbe$",
+	},
 }
