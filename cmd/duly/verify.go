@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -52,7 +53,11 @@ func (c *verifyCmd) Run(ctx context.Context, std streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
-	if c.Partition >= len(source.Partitions()) && c.Journal == "" {
+	switch has := slices.Contains(source.Partitions(), c.Partition); {
+	case c.Partition < 0 || has:
+	case c.Journal != "":
+		return misuse("partition: %d, which is not in %s", c.Partition, c.Journal)
+	default:
 		return misuse("partition: %d, want one of 0 to %d", c.Partition, len(source.Partitions())-1)
 	}
 	if c.Export != "" {
