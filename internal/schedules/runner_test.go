@@ -794,7 +794,7 @@ func TestFailingEndsWithItsSchedule(t *testing.T) {
 	}
 }
 
-// TestRunNowTwice: two requests within a second are one task, which counts once.
+// TestRunNowTwice: two requests within a second are one task, which counts once, and the second hears that it is the first's.
 func TestRunNowTwice(t *testing.T) {
 	w := newWorld()
 	w.put(t, nil)
@@ -804,7 +804,7 @@ func TestRunNowTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := svc.RunSchedule(t.Context(), olga, "s", "", "")
-	if s := w.row(t); err != nil || second.Task != first.Task || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
+	if s := w.row(t); err != nil || second.Task != first.Task || first.Again || !second.Again || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
 		t.Errorf("%s and %s, %v, submitted %v, row %+v: want one task, counted once", first.Task, second.Task, err, w.order, s)
 	}
 }
