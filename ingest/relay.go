@@ -51,7 +51,7 @@ const (
 	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
 	relayAgainMax        = time.Minute
 	relayPatience        = 250 * time.Millisecond // after which rows of other task streams do not wait for one
-	relayLookMax         = 2 * time.Second        // of a look at the task of a row
+	relayLookMax         = 2 * time.Second        // of the looks at the tasks of a take's rows, which are locked meanwhile
 )
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
@@ -62,6 +62,9 @@ type RelayConfig struct {
 	Items int
 	// Existing looks up the task of an id; nil: there is none. A relay without it takes every refusal for the truth.
 	Existing func(ctx context.Context, id string) (*core.Existing, error)
+	// Read returns when all that is stored in the partition of an id has been read by its owner. Error: it is not until ctx
+	// ends, or that is not known. nil: it always is.
+	Read func(ctx context.Context, id string) error
 	// Report gets every error of the outbox, and nil when it works; nil: errors are not reported. Any
 	// goroutine may call it.
 	Report func(error)
@@ -99,6 +102,9 @@ func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
 func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request), streams []string, of func(id string) int) *Relay {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultRelayInterval)
 	cfg.Items = cmp.Or(cfg.Items, defaultRelayItems)
+	if cfg.Read == nil {
+		cfg.Read = func(context.Context, string) error { return nil }
+	}
 	if cfg.Report == nil {
 		cfg.Report = func(error) {}
 	}
@@ -184,6 +190,8 @@ func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts
 		r.submit(req)
 	}
 	h.wait(late)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
+	defer cancel()
 	for i := range rows {
 		v, rest := r.judge(ctx, &rows[i], answers[i].Err)
 		if v != nil {
@@ -276,14 +284,18 @@ func (l *lacking) note(f *submit.Form, refused *Refusal) {
 var ofNow = []int{causeCompleteByPast, causeNoTime, causeDeprecated, CauseInputSchema, CauseInputSize}
 
 // isTask reports whether a row that is refused for good is a task: a relay that died had it stored before. again is not 0
-// where that is not known yet: the store does not answer, or the owner may not have read the submission.
+// where that is not known yet: the store does not answer, or the owner has not read the submission, which may be under way to
+// the stream still when the row is tried for the first time.
 func (r *Relay) isTask(ctx context.Context, w *Written, refused *Refusal) (is bool, again time.Duration) {
 	if r.cfg.Existing == nil || !slices.Contains(ofNow, refused.ErrCode) {
 		return false, 0
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
-	defer cancel()
 	task, err := r.cfg.Existing(ctx, w.Request.ID)
+	if err == nil && task == nil && w.Tries > 0 {
+		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {
+			task, err = r.cfg.Existing(ctx, w.Request.ID)
+		}
+	}
 	switch {
 	case err != nil, task == nil && w.Tries == 0:
 		return false, settleMax

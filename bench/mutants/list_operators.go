@@ -274,6 +274,12 @@ var operatorMutants = []mutant{
 		run:   "^TestActionsOfOneKey$",
 	},
 	{
+		name: "key-beside-its-verdict", invariant: 12, file: "internal/operate/desk.go",
+		old: "		if d.now().Before(again.At.Add(settleKeyAfter - settleAfter)) {", new: "		if d.now().Before(again.At.Add(settleKeyAfter)) {",
+		fault: "what is asked again by a key is carried out beside the look at what became of it, and is in the trail as not made",
+		run:   "^TestKeysBesideTheirVerdict$",
+	},
+	{
 		name: "asked-though-not-written-down", invariant: 3, file: "internal/operate/desk.go", in: "internal/api",
 		old: "	if err := d.append(ctx, a, outcome); err != nil {\n		return true, err\n	}\n", new: "	_ = d.append(ctx, a, outcome)\n",
 		fault: "an owner is asked though the audit trail cannot be written",

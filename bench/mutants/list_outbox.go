@@ -105,6 +105,12 @@ var outboxMutants = []mutant{
 		run:   "^TestOutboxKeeps$",
 	},
 	{
+		name: "unread-row-kept-as-refused", invariant: 1, file: "ingest/relay.go",
+		old: "		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {", new: "		if _ = r.cfg.Read; err == nil {",
+		fault: "a row that was stored before its owner fell behind is kept as refused",
+		run:   "^(TestRelayKnowsWhatWasStored|TestRelayThroughAnything)$",
+	},
+	{
 		name: "relay-remembers-an-outage", invariant: 12, file: "ingest/relay.go",
 		old: "\t\tdefault:\n\t\t\tfailed = 0\n", new: "\t\tdefault:\n",
 		fault: "a relay that had to wait for its database rests long after each single error",
