@@ -658,6 +658,9 @@ func TestScheduleOfOtherIDs(t *testing.T) {
 			}
 		}
 	}
+	if len(w.order) == 0 {
+		t.Error("nothing is submitted")
+	}
 	for _, id := range w.order {
 		if !strings.HasPrefix(id, "acme-") {
 			t.Errorf("submitted %s", id)
