@@ -5,7 +5,8 @@ import "fmt"
 // InputSchema gives the plan a JSON Schema (2020-12) of its input, made of the input's Go type: a submission whose input
 // does not fit is refused, with a JSON pointer to what does not. Fields without omitempty are required; fields that the
 // type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…). But for such tags all fits that
-// encoding/json writes of the type: null for what is nil, without omitempty; anything for a type that writes its own JSON.
+// encoding/json writes of the type: null for what is nil, without omitempty, which an expression then has to ask for (to the
+// elements of an each it is no element); anything for a type that writes its own JSON.
 //
 // The schema is a part of the plan: a stored version of a plan that had none keeps none, so raise the version to add it,
 // and whenever the type changes.
