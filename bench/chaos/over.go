@@ -47,7 +47,7 @@ type over struct {
 	times    float64
 	c, after float64 // deliveries a second that are processed in time: before the first fault, and when the last one is over
 
-	offered span     // times × c
+	offered span // times × c
 	seconds []arrivals
 	arrived [2]int64 // before, and then in it: all, and those that were turned away
 	quiet   []span   // nothing was wrong
