@@ -184,6 +184,12 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPoisonNewTask|TestPoisonDeadLetter)$",
 	},
 	{
+		name: "parents-before-their-children", invariant: 9, file: "scheduler/commit.go",
+		old: "s.halve(ctx, childrenFirst(c.batch.Writes))", new: "s.halve(ctx, c.batch.Writes)",
+		fault: "a parent counts a child as done whose end the database refuses",
+		run:   "^TestRefusedEndBehindItsParent$",
+	},
+	{
 		name: "gate-always-open", invariant: 12, file: "scheduler/inbox.go",
 		old: "return g.open > 0 && !b.memory.over()", new: "return g.open > -1<<40 && !b.memory.over()",
 		fault: "a partition that has enough in flight takes more",
