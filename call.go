@@ -1,8 +1,10 @@
 package duly
 
 import (
+	"errors"
 	"fmt"
 
+	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
@@ -58,12 +60,17 @@ func decode(codec Codec, at Place, stored []byte) ([]byte, error) {
 }
 
 // opened is a payload as a handler gets it. Where there is no codec, one that is encrypted, or looks so, is refused: it would
-// be read as an object of which every member is zero.
-func opened(codec Codec, at Place, stored []byte) ([]byte, error) {
+// be read as an object of which every member is zero. One whose key is not here is for an instance that has it.
+func opened(codec Codec, at Place, stored []byte) (payload []byte, err error) {
 	if _, is := seal.Of(stored); is && codec == nil {
-		return nil, fmt.Errorf("%s: the agent has no codec: %w", at, ErrKeyUnknown)
+		err = fmt.Errorf("%s: the agent has no codec: %w", at, ErrKeyUnknown)
+	} else {
+		payload, err = decode(codec, at, stored)
 	}
-	return decode(codec, at, stored)
+	if errors.Is(err, ErrKeyUnknown) {
+		return nil, &agents.Error{Code: core.CodeUnable, Err: err}
+	}
+	return payload, err
 }
 
 // result reads one earlier result; an empty one is null.

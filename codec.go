@@ -42,7 +42,7 @@ type Codec interface {
 	// and 64 KiB of a result unless the plan says less, is of the encoded payload.
 	Encode(at Place, payload []byte) ([]byte, error)
 	// Decode gives the payload back. Error: [ErrKeyUnknown] where another process may know better, so that an agent's
-	// step is tried again; any other is final for a step that has not begun.
+	// step waits for one that does; any other is final for a step that has not begun.
 	Decode(at Place, stored []byte) ([]byte, error)
 }
 

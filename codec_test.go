@@ -266,7 +266,8 @@ func charging(t *testing.T, options ...duly.AgentOption) (agent *duly.Agent, got
 	return agent, got
 }
 
-// TestAgentWithACodec: what does not open ends a do for good, unless its key may yet come; an undo is tried again.
+// TestAgentWithACodec: what does not open ends a do for good, unless another instance may have its key: for that it waits,
+// and no attempt is spent; an undo is tried again.
 func TestAgentWithACodec(t *testing.T) {
 	k := keyOf("k", 1)
 	c := codecOf(t, k)
@@ -289,7 +290,9 @@ func TestAgentWithACodec(t *testing.T) {
 	}{
 		{"all is well", input, score, nil, 0},
 		{"an undo", input, score, sealed(c, "charge", `{"ID":"p-1"}`), 0},
-		{"an unknown key", sealed(stranger, "", `{"Cents":5}`), score, nil, core.CodeAgentError},
+		{"an unknown key", sealed(stranger, "", `{"Cents":5}`), score, nil, core.CodeUnable},
+		{"an unknown key of an earlier step", input, sealed(stranger, "credit", `{"Points":7}`), nil, core.CodeUnable},
+		{"an undo by an unknown key", input, score, sealed(stranger, "charge", `{"ID":"p-1"}`), core.CodeUnable},
 		{"a plain input", []byte(`{"Cents":5}`), score, nil, 400},
 		{"a result as the input", score, score, nil, 400},
 		{"a plain result of an earlier step", input, []byte(`{"Points":7}`), nil, core.CodeAgentError},
@@ -322,9 +325,9 @@ func TestAgentWithoutACodec(t *testing.T) {
 		code                       int
 	}{
 		{"all is well", plain, `{"Points":7}`, "", 0},
-		{"the input", sealed, `{"Points":7}`, "", core.CodeAgentError},
-		{"the result of an earlier step", plain, sealed, "", core.CodeAgentError},
-		{"the result that is undone", plain, `{"Points":7}`, sealed, core.CodeAgentError},
+		{"the input", sealed, `{"Points":7}`, "", core.CodeUnable},
+		{"the result of an earlier step", plain, sealed, "", core.CodeUnable},
+		{"the result that is undone", plain, `{"Points":7}`, sealed, core.CodeUnable},
 	} {
 		now := core.InstantOf(time.Now())
 		reply, answered := agent.Runtime().Handle(t.Context(), now, &core.Command{Undo: test.undo != "", Agent: "payment.charge", Step: "charge", Task: "o-1", Type: "order", Attempt: 1,

@@ -219,8 +219,9 @@ func TestEndsMissedInTheLoop(t *testing.T) {
 // A client without the right to read events is told so, and one that ends its context gets its error.
 func TestEndsEnd(t *testing.T) {
 	r := newRigIn(t, wire.DefaultNamespace, duly.WithoutEvents())
+	told := 0
 	for end, err := range r.Ends(t.Context(), "order", 0) {
-		if err == nil {
+		if told++; err == nil {
 			t.Errorf("%+v", end)
 		}
 	}
@@ -228,8 +229,11 @@ func TestEndsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for end, err := range r.Ends(ctx, "order", 0) {
-		if !errors.Is(err, context.Canceled) {
+		if told++; !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v, %v", end, err)
 		}
+	}
+	if told != 2 {
+		t.Errorf("%d errors are told, want one each", told)
 	}
 }

@@ -1,16 +1,12 @@
 package duly
 
-import (
-	"encoding/json"
-	"fmt"
-	"reflect"
-
-	"github.com/invopop/jsonschema"
-)
+import "fmt"
 
 // InputSchema gives the plan a JSON Schema (2020-12) of its input, made of the input's Go type: a submission whose input
 // does not fit is refused, with a JSON pointer to what does not. Fields without omitempty are required; fields that the
-// type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…).
+// type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…). But for such tags all fits that
+// encoding/json writes of the type: null for what is nil, without omitempty, which an expression then has to ask for (to the
+// elements of an each it is no element); anything for a type that writes its own JSON.
 //
 // The schema is a part of the plan: a stored version of a plan that had none keeps none, so raise the version to add it,
 // and whenever the type changes.
@@ -61,25 +57,3 @@ type SchemaOption struct{ word string }
 // Encrypted has a schema accept encrypted payloads, which the server cannot read: see [WithCodec]. Without it
 // these are refused, as all else that does not fit. A schema of your own says "x-duly-encrypted": true at its root.
 func Encrypted() SchemaOption { return SchemaOption{"x-duly-encrypted"} }
-
-// schemaOf is the schema of a Go type.
-func schemaOf(t reflect.Type, more []SchemaOption) (schema string, err error) {
-	defer func() {
-		if r := recover(); r != nil { // the library's answer to a type that no JSON has
-			err = fmt.Errorf("type %v has no schema: %v", t, r)
-		}
-	}()
-	if t.Kind() == reflect.Interface {
-		return "", fmt.Errorf("type %v can be anything: give the schema as JSON", t)
-	}
-	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: t.Kind() == reflect.Struct, AllowAdditionalProperties: true}
-	made := r.ReflectFromType(t)
-	for _, o := range more {
-		made.Extras = map[string]any{o.word: true}
-	}
-	data, err := json.Marshal(made)
-	if err != nil {
-		return "", fmt.Errorf("schema of %v: %w", t, err)
-	}
-	return string(data), nil
-}

@@ -164,7 +164,7 @@ func doStarter[In, Out any](codec Codec, do func(context.Context, Call[In], func
 	}
 }
 
-// doCallOf is callOf for a do: what does not decode now will not the next time, but for a key that is on its way.
+// doCallOf is callOf for a do: what does not decode now will not the next time, but for a key that is elsewhere.
 func doCallOf[In any](codec Codec, cmd *core.Command) (Call[In], error) {
 	call, err := callOf[In](codec, cmd)
 	if err != nil && !errors.Is(err, ErrKeyUnknown) {

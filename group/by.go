@@ -31,8 +31,8 @@ func HashOfTokens(partitions int, tokens ...int) By {
 }
 
 // Token takes the partition from one token of the subject, counted from 1: a number from 0, as the server's subject mapping
-// {{partition(n,token)}} writes it. Each member reads its own partitions alone. Run refuses a stream that holds messages of
-// the filter in which the token is another one: they would belong to no partition.
+// {{partition(n,token)}} writes it. Each member reads its own partitions alone. A message of the filter in which the token is
+// another one belongs to no partition: a group's first Run refuses a stream that holds such, a later one logs it.
 func Token(partitions, token int) By { return By{partitions: partitions, tokens: []int{token}} }
 
 // check refuses a rule that cannot be.

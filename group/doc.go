@@ -5,8 +5,8 @@
 //		… // what is written in tx counts once
 //	})
 //
-// Every process that calls [Run] is a member. Members share the partitions; one that joins, leaves or dies moves only its own
-// share. The tables are made by [Setup], or by [SQL] among your own migrations.
+// Every process that calls [Run] is a member. Members share the partitions evenly; one that joins, leaves or dies moves little
+// more than its share. The tables are made by [Setup], or by [SQL] among your own migrations.
 //
 // What a handler does outside of its transaction is not covered: it may happen again. So may the handler itself.
 //

@@ -26,7 +26,7 @@ func TestMoveIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := opened(pool, "g", HoldDefault)
-	if err := s.found(t.Context(), "S", "made", "rule", 2, 5, 0); err != nil {
+	if err := s.found(t.Context(), "S", "made", "rule", 2, 5, 0, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := s.rows(t.Context())

@@ -135,6 +135,31 @@ func TestFirstRunDecides(t *testing.T) {
 	}
 }
 
+// TestStrayComesLater: a message of no partition, which anyone may have published since the first Run, keeps no later one from
+// handling the others.
+func TestStrayComesLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule := group.Partitioned(group.Token(partitions, 2))
+	first := w.run("a", nil, rule)
+	w.right(w.publish(100, byNumber))
+	stray := w.publish(1, func(int) string { return "orders.99.paid" })
+	if err := first.end(); err != nil {
+		t.Error(err)
+	}
+	second := w.run("b", nil, rule)
+	last := w.publish(100, byNumber)
+	w.await("all others are handled", func() bool {
+		select {
+		case <-second.ended:
+			t.Fatal(second.err)
+		default:
+		}
+		return w.count() == last-1
+	})
+	w.right(last, stray)
+}
+
 // TestOtherStream: a stream that was deleted and made again is not read on, by a member that runs and by one that begins,
 // until the group is forgotten.
 func TestOtherStream(t *testing.T) {

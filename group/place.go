@@ -50,7 +50,8 @@ func (m *member) reconcile(ctx context.Context, live []string) (done bool) {
 	if err != nil {
 		return false
 	}
-	owners := rendezvous.Place(live, m.cfg.by.partitions)
+	owners := make([]string, m.cfg.by.partitions)
+	rendezvous.Place(live, owners)
 	known := map[int]bool{}
 	var wanted []row
 	for _, r := range rows {

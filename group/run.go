@@ -105,9 +105,6 @@ func (m *member) begin(ctx context.Context) error {
 		return err
 	}
 	m.identity = identity(info)
-	if err := m.strays(ctx, stream); err != nil {
-		return err
-	}
 	var stored int64
 	if m.cfg.after > info.State.LastSeq {
 		return fmt.Errorf("group %s: After: %d, stream %s ends at %d", m.cfg.name, m.cfg.after, m.stream, info.State.LastSeq)
@@ -118,7 +115,8 @@ func (m *member) begin(ctx context.Context) error {
 	if m.cfg.after == info.State.LastSeq && m.cfg.after > 0 {
 		stored = info.State.LastTime.UnixNano()
 	}
-	return m.store.found(ctx, m.stream, m.identity, m.cfg.by.rule(m.cfg.filter), m.cfg.by.partitions, m.cfg.after, stored)
+	// Later a message of no partition is told, and stops none of the others.
+	return m.store.found(ctx, m.stream, m.identity, m.cfg.by.rule(m.cfg.filter), m.cfg.by.partitions, m.cfg.after, stored, func() error { return m.strays(ctx, stream) })
 }
 
 // identity tells a stream from another one of its name. Servers before 2.15 may change it at a restart.

@@ -64,19 +64,27 @@ func (s store) wrap(what string, err error) error {
 	return fmt.Errorf("group %s: %s: %w", s.group, what, err)
 }
 
-// found makes the group's rows if this is its first run, and compares them with what is wanted if it is not.
-func (s store) found(ctx context.Context, stream, identity, rule string, partitions int, after uint64, stored int64) error {
+// found makes the group's rows if this is its first run, unless first has something against it, and compares them with what is
+// wanted if it is not.
+func (s store) found(ctx context.Context, stream, identity, rule string, partitions int, after uint64, stored int64, first func() error) error {
+	var refused error
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `INSERT INTO duly_group (name, stream, identity, partitions, rule) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (name) DO NOTHING`, s.group, stream, identity, partitions, rule)
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
+		if refused = first(); refused != nil {
+			return refused
+		}
 		_, err = tx.Exec(ctx, `INSERT INTO duly_group_partition (name, partition, cursor, stored)
 			SELECT $1::TEXT, p, $3::INT8, $4::INT8 FROM generate_series(0, $2::INT8 - 1) AS g(p)`, s.group, partitions, int64(after), stored)
 		return err
 	})
-	if err != nil {
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
 		return s.wrap("begin", err)
 	}
 	var was struct {

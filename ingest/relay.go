@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/submit"
 )
 
 // Outbox is a table into which submitters write submissions in their own transactions.
@@ -49,7 +51,7 @@ const (
 	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
 	relayAgainMax        = time.Minute
 	relayPatience        = 250 * time.Millisecond // after which rows of other task streams do not wait for one
-	relayLookMax         = 2 * time.Second        // of a look at the task of a row
+	relayLookMax         = 2 * time.Second        // of the looks at the tasks of a take's rows, which are locked meanwhile
 )
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
@@ -60,6 +62,9 @@ type RelayConfig struct {
 	Items int
 	// Existing looks up the task of an id; nil: there is none. A relay without it takes every refusal for the truth.
 	Existing func(ctx context.Context, id string) (*core.Existing, error)
+	// Read returns when all that is stored in the partition of an id has been read by its owner. Error: it is not until ctx
+	// ends, or that is not known. nil: it always is.
+	Read func(ctx context.Context, id string) error
 	// Report gets every error of the outbox, and nil when it works; nil: errors are not reported. Any
 	// goroutine may call it.
 	Report func(error)
@@ -80,6 +85,7 @@ type Relay struct {
 	outbox  Outbox
 	submit  func(Request)
 	streams relayStreams
+	lacking lacking
 
 	relayed, refused, putOff atomic.Int64
 }
@@ -96,6 +102,9 @@ func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
 func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request), streams []string, of func(id string) int) *Relay {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultRelayInterval)
 	cfg.Items = cmp.Or(cfg.Items, defaultRelayItems)
+	if cfg.Read == nil {
+		cfg.Read = func(context.Context, string) error { return nil }
+	}
 	if cfg.Report == nil {
 		cfg.Report = func(error) {}
 	}
@@ -166,6 +175,7 @@ func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 // asked to wait, if it had no room for some.
 func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
+	r.lacking.answer(rows, answers)
 	h := r.streams.begin(rows, answers)
 	for i := range rows {
 		if answers[i].Err != nil {
@@ -174,11 +184,14 @@ func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts
 		req := rows[i].Request
 		req.Answer = func(a Answer) {
 			answers[i] = a
+			r.lacking.note(&req.Form, a.Err)
 			h.answered(req.ID, a.Err, r.cfg.Interval)
 		}
 		r.submit(req)
 	}
 	h.wait(late)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
+	defer cancel()
 	for i := range rows {
 		v, rest := r.judge(ctx, &rows[i], answers[i].Err)
 		if v != nil {
@@ -197,9 +210,7 @@ func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Ver
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
-	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later,
-		refused.ErrCode == CausePlans, // or read, also by a newer node alone
-		refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
+	case ofPlan(refused), refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
 		ofStream(refused) && r.streams.others(w.Request.ID):
 		r.putOff.Add(1)
 		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)
@@ -221,18 +232,70 @@ func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Ver
 	return &Verdict{Row: w.Row, Refused: refused}, 0
 }
 
+// ofPlan reports whether a refusal is for a plan that may be applied later, or read, also by a newer node alone.
+func ofPlan(r *Refusal) bool {
+	return r.ErrCode == CauseTypeUnknown || r.ErrCode == CauseVersionUnknown || r.ErrCode == CausePlans
+}
+
+// lacking are the plans that the door refused a moment ago. It answers when it has read them again, and with such a row all
+// others of its take wait: many rows without a plan would hold up those that have one.
+type lacking struct {
+	mu  sync.Mutex
+	all map[planName]lack
+}
+
+// planName is a plan as a submission names it.
+type planName struct{ taskType, version string }
+
+// lack is how a plan was refused, and until when its rows get that answer.
+type lack struct {
+	why   *Refusal
+	until time.Time
+}
+
+// answer answers the rows whose plans were refused a moment ago.
+func (l *lacking) answer(rows []Written, answers []Answer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for i := range rows {
+		if is, has := l.all[planName{rows[i].Request.Type, rows[i].Request.Version}]; has && now.Before(is.until) {
+			answers[i].Err = is.why
+		}
+	}
+}
+
+// note notes an answer of the door.
+func (l *lacking) note(f *submit.Form, refused *Refusal) {
+	if refused == nil || !ofPlan(refused) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.all == nil {
+		l.all = map[planName]lack{}
+	}
+	maps.DeleteFunc(l.all, func(_ planName, is lack) bool { return !now.Before(is.until) })
+	l.all[planName{f.Type, f.Version}] = lack{refused, now.Add(relayAgain)}
+}
+
 // ofNow are the causes of final refusals that the same row need not have met before: it was in time, or its plan another.
 var ofNow = []int{causeCompleteByPast, causeNoTime, causeDeprecated, CauseInputSchema, CauseInputSize}
 
 // isTask reports whether a row that is refused for good is a task: a relay that died had it stored before. again is not 0
-// where that is not known yet: the store does not answer, or the owner may not have read the submission.
+// where that is not known yet: the store does not answer, or the owner has not read the submission, which may be under way to
+// the stream still when the row is tried for the first time.
 func (r *Relay) isTask(ctx context.Context, w *Written, refused *Refusal) (is bool, again time.Duration) {
 	if r.cfg.Existing == nil || !slices.Contains(ofNow, refused.ErrCode) {
 		return false, 0
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
-	defer cancel()
 	task, err := r.cfg.Existing(ctx, w.Request.ID)
+	if err == nil && task == nil && w.Tries > 0 {
+		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {
+			task, err = r.cfg.Existing(ctx, w.Request.ID)
+		}
+	}
 	switch {
 	case err != nil, task == nil && w.Tries == 0:
 		return false, settleMax

@@ -392,7 +392,11 @@ func TestRelayRefusals(t *testing.T) {
 			"fine":    nil,
 		}
 		for _, name := range []string{"taken", "type", "version", "behind", "racing", "newer"} {
-			h.add("order", name)
+			taskType := "order"
+			if ofPlan(kinds[name]) {
+				taskType = name // rows of one type have one plan
+			}
+			h.add(taskType, name)
 		}
 		bad := h.add("order", "bad")
 		bad.unfit = Refuse(400, CauseHeader, "header Y")
@@ -461,7 +465,8 @@ func TestRelayRefusals(t *testing.T) {
 }
 
 // TestRelayKnowsWhatWasStored: a row that a relay had stored before it died is not kept as refused by the next one, whose door
-// finds it too late by now. The owner may take a moment to make it a task.
+// finds it too late by now. The owner may take a moment to make it a task, or be far behind, also where the row was put off before
+// it was stored.
 func TestRelayKnowsWhatWasStored(t *testing.T) {
 	same := &core.Existing{ID: "a1", Type: "order", InputHash: core.HashInput("order", []byte(`{}`))}
 	other := &core.Existing{ID: "a1", Type: "order", InputHash: []byte("another")}
@@ -469,11 +474,14 @@ func TestRelayKnowsWhatWasStored(t *testing.T) {
 		task  *core.Existing
 		after time.Duration // the owner has read it
 		away  time.Duration // the state store is
+		put   int64         // so often it is put off before it is stored
 		kept  bool
-	}{"stored": {task: same}, "not read yet": {task: same, after: 3 * time.Second}, "no store": {task: same, away: 9 * time.Second}, "another's": {task: other, kept: true}, "new": {kept: true}} {
+	}{
+		"stored": {task: same}, "not read yet": {task: same, after: 3 * time.Second}, "no store": {task: same, away: 9 * time.Second}, "another's": {task: other, kept: true}, "new": {kept: true},
+		"far behind": {task: same, after: 30 * time.Second}, "put off": {task: same, after: 10 * time.Second, put: 2}, "read, and no task": {after: 30 * time.Second, put: 2, kept: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, began := newHeap("a1"), time.Now()
-			h.lost = 1
 			var asked atomic.Int64
 			existing := func(context.Context, string) (*core.Existing, error) {
 				switch since := time.Since(began); {
@@ -485,8 +493,23 @@ func TestRelayKnowsWhatWasStored(t *testing.T) {
 				return c.task, nil
 			}
 			relays, stop := relayingInto(t, func() *Relay {
-				return newRelay(RelayConfig{Existing: existing}, h, func(r Request) {
-					if asked.Add(1) == 1 {
+				read := func(ctx context.Context, _ string) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(c.after - time.Since(began)):
+						return nil
+					}
+				}
+				return newRelay(RelayConfig{Existing: existing, Read: read}, h, func(r Request) {
+					switch n := asked.Add(1); {
+					case n <= c.put:
+						r.Answer(Answer{Err: Refuse(404, CauseTypeUnknown, "no plan")})
+						return
+					case n == c.put+1:
+						h.mu.Lock()
+						h.lost = 1
+						h.mu.Unlock()
 						r.Answer(Answer{})
 						return
 					}
@@ -585,4 +608,33 @@ func TestStanding(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.is, err, c.want)
 		}
 	}
+}
+
+// TestRelayOfManyWithoutAPlan: however many rows wait for plans that nobody has applied, those that have one are handed in
+// within seconds.
+func TestRelayOfManyWithoutAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stopIn := running(t, &slowLog{}, nil)
+		h := newHeap()
+		for i := range 20_000 {
+			h.add("ghost", fmt.Sprint("g", i))
+		}
+		_, stop := relaying(t, in, RelayConfig{}, h, 1)
+		<-time.After(3 * time.Minute)
+		wrote, there := time.Now(), make(chan time.Duration, 1)
+		h.mu.Lock()
+		h.removed = func(string) { there <- time.Since(wrote) }
+		h.mu.Unlock()
+		h.add("order", "o1")
+		select {
+		case took := <-there:
+			if took > 5*time.Second {
+				t.Errorf("handed in after %v", took)
+			}
+		case <-time.After(5 * time.Minute):
+			t.Error("never handed in")
+		}
+		stop()
+		stopIn()
+	})
 }

@@ -85,7 +85,8 @@ type gust struct {
 	cut     bool
 	end     int // which relay is replaced by another; -1: none
 	apply   bool
-	unread  bool // the plans cannot be read
+	unread  bool          // the plans cannot be read
+	behind  time.Duration // owners are, with what is stored now
 	lasts   time.Duration
 }
 
@@ -137,7 +138,7 @@ func drawnRelay(t *rapid.T) *relayScript {
 			door:    rapid.IntRange(0, len(doorTroubles)-1).Draw(t, "door"), every: rapid.IntRange(1, 4).Draw(t, "every"),
 			away: rapid.IntRange(0, 5).Draw(t, "away") == 5, lost: max(0, rapid.IntRange(-3, 2).Draw(t, "lost")), cut: rapid.IntRange(0, 3).Draw(t, "cut") == 3,
 			end: rapid.IntRange(-2, s.relays-1).Draw(t, "end"), apply: rapid.Bool().Draw(t, "apply"), unread: rapid.IntRange(0, 5).Draw(t, "unread") == 5,
-			lasts: time.Duration(rapid.IntRange(10, 8_000).Draw(t, "ms")) * time.Millisecond,
+			behind: time.Duration(max(0, rapid.IntRange(-8_000, 15_000).Draw(t, "behind"))) * time.Millisecond, lasts: time.Duration(rapid.IntRange(10, 8_000).Draw(t, "ms")) * time.Millisecond,
 		}
 	}), 1, 6).Draw(t, "gusts")
 	return s
@@ -157,6 +158,7 @@ type relayWorld struct {
 	asked   int
 	seq     uint64
 	stored  map[string]map[string]core.Submission // by id and input: as it was stored last
+	read    map[string]time.Time                  // by id and input: when its owner has read it
 	acked   map[string]int                        // answers that it is stored, by id and input
 	relayed map[string]int                        // verdicts that it is, by id and input
 	by      RelayStats                            // what all relays said
@@ -169,7 +171,7 @@ func (w *relayWorld) fail(format string, args ...any) {
 }
 
 func (s *relayScript) play(t *testing.T) []string {
-	w := &relayWorld{t: t, script: s, heap: newHeap(), stored: map[string]map[string]core.Submission{}, acked: map[string]int{}, relayed: map[string]int{}}
+	w := &relayWorld{t: t, script: s, heap: newHeap(), stored: map[string]map[string]core.Submission{}, read: map[string]time.Time{}, acked: map[string]int{}, relayed: map[string]int{}}
 	w.known = map[string]*core.Plan{}
 	for _, name := range []string{"order", "tight"} {
 		w.known[name] = &core.Plan{Name: name, Version: 3, InputMax: 1000, CompleteBy: time.Hour}
@@ -235,7 +237,7 @@ func (w *relayWorld) relay(in *Ingest) (stop func()) {
 		names[i] = streamName(w.script.streams)(i)
 	}
 	relays, end := relayingInto(w.t, func() *Relay {
-		return newRelay(RelayConfig{Items: w.script.items, Existing: w.existing}, w.heap, func(r Request) {
+		return newRelay(RelayConfig{Items: w.script.items, Existing: w.existing, Read: w.allRead}, w.heap, func(r Request) {
 			if trouble := w.trouble(); trouble != nil {
 				r.Answer(Answer{Err: trouble})
 				return
@@ -266,10 +268,31 @@ func (w *relayWorld) existing(_ context.Context, id string) (*core.Existing, err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for input, sub := range w.stored[id] {
+		if time.Now().Before(w.read[id+input]) {
+			continue
+		}
 		w.acked[id+input]++
 		return &core.Existing{ID: id, Type: sub.Type, InputHash: core.HashInput(sub.Type, sub.Input)}, nil
 	}
 	return nil, nil
+}
+
+// allRead is RelayConfig.Read.
+func (w *relayWorld) allRead(ctx context.Context, _ string) error {
+	w.mu.Lock()
+	var last time.Time
+	for _, at := range w.read {
+		if at.After(last) {
+			last = at
+		}
+	}
+	w.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(last)):
+		return nil
+	}
 }
 
 // watched has the answers to a request counted, and looked at while they are new.
@@ -429,6 +452,9 @@ func (w *relayWorld) store(partition int, subs []core.Submission) {
 			w.stored[s.ID] = map[string]core.Submission{}
 		}
 		w.stored[s.ID][string(s.Input)] = *s
+		if key := s.ID + string(s.Input); w.read[key].IsZero() {
+			w.read[key] = time.Now().Add(w.now.behind)
+		}
 	}
 }
 

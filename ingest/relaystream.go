@@ -91,7 +91,7 @@ type handed struct {
 	all int
 }
 
-// begin counts the rows to be submitted. To the others it gives their answers at once.
+// begin counts the rows to be submitted, which are those without an answer. To the others it gives theirs at once.
 func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 	h := &handed{streams: all, of: make([]int, len(all.all))}
 	now := time.Now()
@@ -101,6 +101,8 @@ func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 		w := &rows[i]
 		if w.Unfit != nil {
 			answers[i].Err = w.Unfit
+		}
+		if answers[i].Err != nil {
 			continue
 		}
 		n := all.of(w.Request.ID)

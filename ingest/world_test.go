@@ -149,11 +149,16 @@ func (r *rig) refused(id string, code, cause int) *Refusal {
 	return a.Err
 }
 
-// idle fails unless every request was answered and all room given back.
+// idle fails unless every request was answered, all room given back, and none counts in a queue that is not in the stream.
 func (r *rig) idle() {
 	r.t.Helper()
 	if s := r.door.Stats(epoch); !r.door.Idle() || s.Items != 0 || s.Bytes != 0 {
 		r.t.Errorf("not idle: %d items, %d bytes", s.Items, s.Bytes)
+	}
+	for p := range r.door.waits.lines {
+		if n := r.door.waits.lines[p].open; n != 0 {
+			r.t.Errorf("%d requests count in the queue of partition %d that go no further", n, p)
+		}
 	}
 }
 

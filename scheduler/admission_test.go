@@ -354,7 +354,7 @@ func TestTurnOfAFullPartition(t *testing.T) {
 				}
 				in.openGate(0, 16)
 				other.openGate(1, 16)
-				other.gates[1].head, other.waiting = 10, 1 // its reader is about to wake up
+				other.gates[1].head = 10 // its reader is about to wake up
 				other.noteOldest()
 				took := false
 				go func() {

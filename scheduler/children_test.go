@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -1024,6 +1025,39 @@ func TestRefusedEndOfChild(t *testing.T) {
 		r.cycle()
 		r.serve(ok)
 		r.state("t1", core.StateProcessed)
+	}
+}
+
+// The end of one child is refused, after that of its brother has changed their parent's row in the same batch: the row says
+// nothing of the refused one.
+func TestRefusedEndBehindItsParent(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	two := family(core.Step{Kind: core.TaskStep})
+	two.Name, two.Steps = "two", two.Steps[:2]
+	more := two.Steps[1]
+	more.Name = "more"
+	two.Steps = append(two.Steps, more)
+	r.store.AddPlan(two)
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "two", ID: "t1", Input: list(1)})
+	r.cycle()
+	r.answer(r.one(), 0)
+	r.cycle()
+	r.store.RefuseRow = func(w *core.TaskWrite) bool {
+		return w.Task.ID == "t1~more" && w.Task.State == core.StateProcessed
+	}
+	cmds := r.bus.take()
+	if len(cmds) != 2 {
+		t.Fatalf("%d commands, want two", len(cmds))
+	}
+	slices.SortFunc(cmds, func(a, b core.Command) int { return cmp.Compare(a.Task, b.Task) }) // that of kids first
+	for _, c := range cmds {
+		r.answer(c, 0)
+	}
+	r.cycle()
+	r.state("t1~more", core.StateError)
+	if parent := r.store.Task(0, "t1"); parent.State.Ended() || parent.Steps[2].Status == core.StepDone {
+		t.Errorf("its parent is %s:\n%s", parent.State, r.store.History(0, "t1"))
 	}
 }
 

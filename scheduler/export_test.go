@@ -114,5 +114,8 @@ func (s *Shard) CountUses() { s.gate.limitUses(s.inOrder(), func(limitUse) {}) }
 // Answers are how many answers of the last cycle were timed, and how many of them were late.
 func (s *Shard) Answers() (timed, late int) { return s.cycle.answers, s.cycle.late }
 
+// LacksRoom reports whether parked tasks were left in the last cycle because the node's window is full.
+func (s *Shard) LacksRoom() bool { return s.cycle.noRoom }
+
 // Own is own, of a shard that no committer runs.
 func (a *Admission) Own(partitions int) { a.own(partitions) }

@@ -24,8 +24,6 @@ type Inbox struct {
 	// due is whether there is something for a cycle.
 	due   bool
 	gates map[int]*inlet
-	// waiting counts the gates at which a message waits for room.
-	waiting int
 	// parked is whether parked tasks wait for room in the node's window.
 	parked    bool
 	memory    *Memory
@@ -216,17 +214,15 @@ func (b *Inbox) Admits(partition int) bool {
 // several that wait for room the one stored first is next, over all shards of the node: a partition must not wait for as
 // long as others fill the window. The lock is held.
 func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
-	if b.admits(g) && (b.waiting == 0 || b.first(stored)) && !b.admission.yields(b.shard, stored) {
+	if b.admits(g) && b.first(stored) && !b.admission.yields(b.shard, stored) {
 		if g.head != 0 {
 			g.head = 0
-			b.waiting--
 			b.room.Broadcast() // it is the turn of another
 		}
 		return true
 	}
 	if g.head == 0 {
 		g.head = max(stored, 1)
-		b.waiting++
 		b.noteOldest()
 	}
 	return false
@@ -345,9 +341,6 @@ func (b *Inbox) closeGate(partition int) {
 	if g := b.gates[partition]; g != nil {
 		g.closed = true
 		delete(b.gates, partition)
-		if g.head != 0 {
-			b.waiting--
-		}
 	}
 	var bytes int64
 	tasks := 0

@@ -146,11 +146,39 @@ func (p *partition) dropIdle() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]
+		p.leave(e)
+	}
+	p.idle = p.idle[:0]
+	for most := p.keptMost(); len(p.kept) > most; {
+		e := p.kept[0]
+		p.kept, e.kept = p.kept[1:], false
 		if p.tasks[e.task.Number] == e && !e.pinned() {
 			p.drop(e)
 		}
 	}
-	p.idle = p.idle[:0]
+}
+
+// leave drops a task, if it is still there and nothing pins it. A few that rest are kept: where many wait for an agent that is
+// full, each of their children would load its parent anew.
+func (p *partition) leave(e *entry) {
+	switch {
+	case p.tasks[e.task.Number] != e || e.pinned():
+	case !e.task.Active():
+		p.drop(e)
+	case !e.kept:
+		p.kept, e.kept = append(p.kept, e), true
+	}
+}
+
+// keptPart is which part of the tasks in flight of a partition may be some that rest.
+const keptPart = 64
+
+// keptMost is how many tasks that rest are kept in memory, the oldest of which goes first: none where others need the room.
+func (p *partition) keptMost() int {
+	if !p.memory.ample() || !p.admission.ample() {
+		return 0
+	}
+	return p.most / keptPart
 }
 
 // waiting counts the tasks that have steps with children of which none is in memory.

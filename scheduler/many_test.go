@@ -105,7 +105,14 @@ func TestKindsOfRequestsAboutMany(t *testing.T) {
 				t.Errorf("kind %d: %s", kind, r.store.History(0, id))
 			}
 		}
-		for _, cmd := range r.bus.take() {
+		cmds, leave := r.bus.take(), 0
+		if want == core.StateProcessing {
+			leave = 3
+		}
+		if len(cmds) != leave {
+			t.Errorf("kind %d: %d commands leave, want %d", kind, len(cmds), leave)
+		}
+		for _, cmd := range cmds {
 			if kind == core.EventEdit && string(cmd.Input) != `{"edited":true}` {
 				t.Errorf("after an edit a command has the input %s", cmd.Input)
 			}

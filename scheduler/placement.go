@@ -25,7 +25,6 @@ func (s *Scheduler) SetLive(nodes []string) {
 	p.mu.Lock()
 	before, first := p.live, p.owners == nil
 	p.live = nodes
-	p.among.set(nodes)
 	s.place()
 	p.changed = true
 	p.mu.Unlock()
@@ -52,7 +51,7 @@ func (s *Scheduler) place() {
 	if len(p.wishes) > 0 {
 		now = s.cfg.Now()
 	}
-	owners := p.among.by(p.wishes, now)
+	owners := PlaceBy(p.live, s.cfg.Partitions, p.wishes, now)
 	p.changed = p.changed || p.owners == nil || !slices.Equal(owners, p.owners)
 	p.owners = owners
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,87 +10,37 @@ import (
 	"duly.dev/duly/internal/rendezvous"
 )
 
-// Place says which of the live nodes should own each of n partitions: the one
-// with the highest hash of its name and the partition's number (rendezvous), so
-// that a node that comes or goes moves only its own share. No nodes: all empty.
-func Place(nodes []string, n int) []string { return rendezvous.Place(nodes, n) }
+// Place says which of the live nodes should own each of n partitions: none has more than one more than another, and a node
+// that comes or goes moves little more than its part. No nodes: all empty.
+func Place(nodes []string, n int) []string { return PlaceBy(nodes, n, nil, 0) }
 
-// PlaceBy is Place with what operators want: a partition that is pinned to a live node is that node's, and one whose
-// owner has stepped down is another's as long as there is another. Pins to nodes that are not live count for nothing.
+// PlaceBy is Place with what operators want: a partition that is pinned to a live node is that node's, and counts to its part;
+// one whose owner has stepped down is another's as long as there is another, and moves none of the others. Pins to nodes that
+// are not live count for nothing.
 func PlaceBy(nodes []string, n int, wishes []core.Wish, now core.Instant) []string {
-	r := newPlaces(n)
-	r.set(nodes)
-	return r.by(wishes, now)
-}
-
-// places computes incrementally which live node should own each partition. A node that comes is compared once with each
-// partition's owner; when one goes, only the partitions that it had are assigned anew.
-type places struct {
-	live []rendezvous.Node
-	// owners names each partition's node; empty: there is no node.
-	owners []string
-	// best holds the rendezvous weight of each partition's owner.
-	best []uint64
-}
-
-func newPlaces(n int) *places {
-	return &places{owners: make([]string, n), best: make([]uint64, n)}
-}
-
-// set replaces the live nodes.
-func (r *places) set(nodes []string) {
-	was := make(map[string]rendezvous.Node, len(r.live))
-	for _, node := range r.live {
-		was[node.Name] = node
-	}
-	is := make(map[string]bool, len(nodes))
-	var came []rendezvous.Node
-	r.live = r.live[:0]
-	for _, name := range nodes {
-		node, known := was[name]
-		if !known {
-			node = rendezvous.NewNode(name)
-			came = append(came, node)
-		}
-		is[name] = true
-		r.live = append(r.live, node)
-	}
-	for p, owner := range r.owners {
-		among := came
-		if !is[owner] {
-			r.owners[p], r.best[p], among = "", 0, r.live
-		}
-		for _, node := range among {
-			r.owners[p], r.best[p] = node.Over(p, r.owners[p], r.best[p])
-		}
-	}
-}
-
-// without returns the node that would own the partition if the given node were gone; empty: there is no
-// other.
-func (r *places) without(node string, partition int) (owner string) {
-	var best uint64
-	for _, other := range r.live {
-		if other.Name != node {
-			owner, best = other.Over(partition, owner, best)
-		}
-	}
-	return owner
-}
-
-// by returns a copy of the owners, changed by the operators' wishes: pins, and nodes that have stepped down.
-func (r *places) by(wishes []core.Wish, now core.Instant) []string {
-	owners := slices.Clone(r.owners)
+	owners := make([]string, n)
+	var avoided []core.Wish
 	for _, w := range wishes {
 		switch {
-		case w.Partition < 0 || w.Partition >= len(owners):
-		case slices.ContainsFunc(r.live, func(node rendezvous.Node) bool { return node.Name == w.Node }):
+		case w.Partition < 0 || w.Partition >= n:
+		case slices.Contains(nodes, w.Node):
 			owners[w.Partition] = w.Node
-		case w.Avoids(owners[w.Partition], now):
-			if other := r.without(w.Avoid, w.Partition); other != "" {
-				owners[w.Partition] = other
-			}
+		case w.Avoids(w.Avoid, now):
+			avoided = append(avoided, w)
 		}
+	}
+	rendezvous.Place(nodes, owners)
+	left := map[string][]int{}
+	for _, w := range avoided {
+		if owners[w.Partition] == w.Avoid && len(nodes) > 1 {
+			left[w.Avoid] = append(left[w.Avoid], w.Partition)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(left)) {
+		for _, p := range left[node] {
+			owners[p] = ""
+		}
+		rendezvous.Place(slices.DeleteFunc(slices.Clone(nodes), func(other string) bool { return other == node }), owners)
 	}
 	return owners
 }
@@ -100,12 +51,10 @@ type placement struct {
 	// change is set when Reassign has something to do.
 	change signal
 
-	mu   sync.Mutex
-	live []string
-	// among computes owners from the live nodes alone, without the wishes.
-	among  *places
+	mu     sync.Mutex
+	live   []string
 	wishes []core.Wish
-	// owners is among with the wishes applied; nil: the live nodes are not known yet.
+	// owners is what PlaceBy says of them; nil: the live nodes are not known yet.
 	owners []string
 	// changed is whether owners may have changed since the last Reassign.
 	changed bool
@@ -118,6 +67,6 @@ type placement struct {
 	waiting map[int]time.Time
 }
 
-func newPlacement(partitions int) placement {
-	return placement{change: newSignal(), among: newPlaces(partitions), waiting: map[int]time.Time{}}
+func newPlacement() placement {
+	return placement{change: newSignal(), waiting: map[int]time.Time{}}
 }

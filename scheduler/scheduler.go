@@ -40,7 +40,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	}
 	s := &Scheduler{
 		shared: shared{
-			cfg: cfg, store: store, wires: wires, log: log, placement: newPlacement(cfg.Partitions), news: newNews(),
+			cfg: cfg, store: store, wires: wires, log: log, placement: newPlacement(), news: newNews(),
 			breakers: newBreakers(), limits: newLimits(cfg.Shards),
 		},
 		members: members, pausesKick: newSignal(),

@@ -332,6 +332,7 @@ func TestTakeoverAfterStandingStill(t *testing.T) {
 			t.Fatalf("an undo left while a retry of the former owner may be at work: %+v", c)
 		}
 	}
+	n2.state("t1", core.StateUndoing)
 }
 
 // cursorStore may not say whose the partitions are.

@@ -79,7 +79,7 @@ func TestTakeoversAreOneTrouble(t *testing.T) {
 // covers: B13
 func TestMembersAreTold(t *testing.T) {
 	var text bytes.Buffer
-	s := &Scheduler{shared: shared{placement: newPlacement(0), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+	s := &Scheduler{shared: shared{placement: newPlacement(), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}

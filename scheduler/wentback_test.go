@@ -63,6 +63,26 @@ func (r *rig) adoptLess(end uint64) {
 	}
 }
 
+// TestDatabaseWentBackBehindAFailedCommit: a database that fails over in the middle of a commit may lack what it had committed
+// before. The owner, which drops all partitions then, takes them over again by what it knew.
+//
+// covers: A1
+func TestDatabaseWentBackBehindAFailedCommit(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	before := r.store.Copy()
+	r.tasks(0, order("t1"))
+	r.cycle()
+	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
+	r.tasks(0, order("t2"))
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("commit cycle: %v", err)
+	}
+	r.store.BeforeCommit = nil
+	r.store.Replace(before)
+	r.adopt(0)
+	r.logged("ALERT: the database went back")
+}
+
 // A database that fails over to a copy from before the owner's last commit: the next
 // commit is left out, the partition is taken over again, and what had begun begins again
 // by the same keys. A task whose steps are not known to have run is undone by key.

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -14,42 +15,82 @@ import (
 )
 
 // Pins count where their node is live; a node that has stepped down owns the partition again when it is the only one, or
-// when the time is over; all other partitions stay where they are.
+// when the time is over.
 func TestPlaceBy(t *testing.T) {
 	const n, p, now = 16, 3, core.Instant(1000)
 	live := nodes(3)
 	plain := scheduler.Place(live, n)
 	other := live[(slices.Index(live, plain[p])+1)%len(live)]
-	second := scheduler.Place(slices.DeleteFunc(slices.Clone(live), func(node string) bool { return node == plain[p] }), n)[p]
 	for name, c := range map[string]struct {
 		live []string
 		wish core.Wish
-		want string
+		want string // empty: any but the owner without the wish
 	}{
 		"pinned":                                      {live, core.Wish{Partition: p, Node: other}, other},
 		"pinned to its owner":                         {live, core.Wish{Partition: p, Node: plain[p]}, plain[p]},
 		"pinned to a node that is not":                {live, core.Wish{Partition: p, Node: "gone"}, plain[p]},
-		"stepped down":                                {live, core.Wish{Partition: p, Avoid: plain[p], Until: now + 1}, second},
+		"stepped down":                                {live, core.Wish{Partition: p, Avoid: plain[p], Until: now + 1}, ""},
 		"stepped down until now":                      {live, core.Wish{Partition: p, Avoid: plain[p], Until: now}, plain[p]},
 		"another has stepped down":                    {live, core.Wish{Partition: p, Avoid: other, Until: now + 1}, plain[p]},
 		"stepped down, alone":                         {[]string{plain[p]}, core.Wish{Partition: p, Avoid: plain[p], Until: now + 1}, plain[p]},
 		"pinned and stepped down":                     {live, core.Wish{Partition: p, Node: plain[p], Avoid: plain[p], Until: now + 1}, plain[p]},
-		"pinned to one that is not, and stepped down": {live, core.Wish{Partition: p, Node: "gone", Avoid: plain[p], Until: now + 1}, second},
+		"pinned to one that is not, and stepped down": {live, core.Wish{Partition: p, Node: "gone", Avoid: plain[p], Until: now + 1}, ""},
 		"below":  {live, core.Wish{Partition: -1, Node: other}, plain[p]},
 		"beyond": {live, core.Wish{Partition: n, Node: other}, plain[p]},
 	} {
 		got := scheduler.PlaceBy(c.live, n, []core.Wish{c.wish}, now)
-		if got[p] != c.want {
+		if got[p] != c.want && (c.want != "" || got[p] == plain[p]) {
 			t.Errorf("%s: %s, want %s", name, got[p], c.want)
 		}
-		want := scheduler.Place(c.live, n)
-		want[p] = c.want
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
+		if c.want == other { // it counts to the part of its node, which has one of the others less
+			for node, has := range sharesOf(got) {
+				if has < n/3 || has > n/3+1 {
+					t.Errorf("%s: %s has %d", name, node, has)
+				}
+			}
+			continue
+		}
+		if want := scheduler.Place(c.live, n); !slices.Equal(slices.Delete(got, p, p+1), slices.Delete(want, p, p+1)) {
+			t.Errorf("%s: of the others %v, want %v", name, got, want)
 		}
 	}
 	if got := scheduler.PlaceBy(nil, n, []core.Wish{{Partition: p, Node: other}, {Partition: p, Avoid: "", Until: now + 1}}, now); slices.ContainsFunc(got, func(o string) bool { return o != "" }) {
 		t.Errorf("without nodes: %v", got)
+	}
+}
+
+// Of many wishes: a node to which more is pinned than its part has that alone, and what nodes have stepped down from is shared
+// out evenly among the others, in whatever order the wishes come.
+func TestPlaceByMany(t *testing.T) {
+	const n, now = 16, core.Instant(1000)
+	live := nodes(3)
+	var pins, avoids []core.Wish
+	for p := range 10 {
+		pins = append(pins, core.Wish{Partition: p, Node: "node-1"})
+	}
+	plain := scheduler.Place(live, n)
+	for p, owner := range plain {
+		if owner != "node-2" {
+			avoids = append(avoids, core.Wish{Partition: p, Avoid: owner, Until: now + 1})
+		}
+	}
+	if got := sharesOf(scheduler.PlaceBy(live, n, pins, now)); !maps.Equal(got, map[string]int{"node-1": 10, "node-2": 3, "node-3": 3}) {
+		t.Errorf("ten pinned: %v", got)
+	}
+	got := scheduler.PlaceBy(live, n, avoids, now)
+	for p, owner := range got {
+		if (owner == plain[p]) != (owner == "node-2" && plain[p] == "node-2") {
+			t.Errorf("partition %d, which was %s's, is %s's", p, plain[p], owner)
+		}
+	}
+	slices.Reverse(avoids)
+	if again := scheduler.PlaceBy(live, n, avoids, now); !slices.Equal(got, again) {
+		t.Errorf("%v, in another order %v", got, again)
+	}
+	one := slices.DeleteFunc(avoids, func(w core.Wish) bool { return w.Avoid != "node-1" })
+	got = scheduler.PlaceBy(live, n, one, now)
+	if shares := sharesOf(got); !maps.Equal(shares, map[string]int{"node-2": 8, "node-3": 8}) {
+		t.Errorf("node-1 has stepped down from all: %v", shares)
 	}
 }
 
@@ -80,8 +121,8 @@ func (w *wishes) watch(cfg *scheduler.RunConfig) {
 	}
 }
 
-// A pin moves its partition to the node, in order: what is out is answered before; without the pin it goes back. A node
-// that starts takes nothing that is pinned elsewhere.
+// A pin moves its partition to the node, which gives another for it, in order: what is out is answered before; without the pin
+// it goes back. A node that starts takes nothing that is pinned elsewhere.
 func TestPin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -90,22 +131,22 @@ func TestPin(t *testing.T) {
 		n1, n2 := c.run("n1", w.watch), c.run("n2", w.watch)
 		pass(2 * time.Second)
 		p := shareOf("n1", "n1", "n2")[0]
-		mine := n1.s.Owned()
+		mine := n1.s.Owned() // half, whatever is pinned
 		c.answer = time.Second
 		c.submit(p, order("t1"))
 		pass(500 * time.Millisecond)
 		c.store.takenFrom()
 		w.set(core.Wish{Partition: p, Node: "n2"})
 		pass(400 * time.Millisecond)
-		if owner := c.store.Partition(p).Owner; owner != "n1" || n1.s.Owned() != mine {
+		if owner := c.store.Partition(p).Owner; owner != "n1" {
 			t.Fatalf("partition %d is %s's while a command is out", p, owner)
 		}
 		pass(4 * time.Second)
-		if owner := c.store.Partition(p).Owner; owner != "n2" || n1.s.Owned() != mine-1 {
+		if owner := c.store.Partition(p).Owner; owner != "n2" || n1.s.Owned() != mine {
 			t.Fatalf("partition %d is %s's, and n1 has %d of %d", p, owner, n1.s.Owned(), mine)
 		}
-		if taken := c.store.takenFrom(); !slices.Equal(taken, []string{""}) {
-			t.Fatalf("taken over from %q, want one that was released", taken)
+		if taken := c.store.takenFrom(); !slices.Equal(taken, []string{"", ""}) {
+			t.Fatalf("taken over from %q, want two that were released: it, and another in exchange", taken)
 		}
 		c.want(core.StateProcessed, p, "t1")
 		c.end(n1)

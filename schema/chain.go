@@ -544,6 +544,9 @@ func (s *chainSource) At() core.Instant { return s.at }
 // Partitions implements chain.Source.
 func (s *chainSource) Partitions() []int { return s.partitions }
 
+// LeftOut implements chain.Source.
+func (s *chainSource) LeftOut() []int { return nil }
+
 // View implements chain.Source.
 func (s *chainSource) View(ctx context.Context, partition int) (chain.View, error) {
 	tx, err := s.r.db.BeginTx(ctx, s.options)

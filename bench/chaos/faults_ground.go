@@ -103,18 +103,26 @@ func (w *world) switchTo(c *localpg.Cluster) error {
 
 // ask asks the database something that has one answer, by one statement.
 func (w *world) ask(ctx context.Context, query string, answer ...any) error {
+	db, err := w.sql()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.QueryRowContext(ctx, query).Scan(answer...), db.Close()); err != nil {
+		return fmt.Errorf("ask the database: %w", err)
+	}
+	return nil
+}
+
+func (w *world) sql() (*sql.DB, error) {
 	driver, at := "pgx", w.database
 	if file, ok := strings.CutPrefix(at, "sqlite:"); ok {
 		driver, at = "sqlite", file
 	}
 	db, err := sql.Open(driver, at)
 	if err != nil {
-		return fmt.Errorf("ask the database: %w", err)
+		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := errors.Join(db.QueryRowContext(ctx, query).Scan(answer...), db.Close()); err != nil {
-		return fmt.Errorf("ask the database: %w", err)
-	}
-	return nil
+	return db, nil
 }
 
 // readOnlyPostgres takes writing away from all connections, which stand: as an old primary

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +24,9 @@ const (
 	// scheduler.Admission.
 	windowFloor = 256
 	inTimeLeast = 0.85 // of C
+	// quietLeast is added to the time between two faults: of a second alone one cannot say how much is processed in it, because what is
+	// taken goes up and down with the queue within five.
+	quietLeast = 5 * time.Second
 
 	capacityGuess = 200  // a second, at first: far more than can be done leaves agents no time, and what is measured is how their tries fail
 	capacityOver  = 1.4  // C is measured of so many times what was processed before, so that the queue is full all the time
@@ -41,9 +47,16 @@ type over struct {
 	times    float64
 	c, after float64 // deliveries a second that are processed in time: before the first fault, and when the last one is over
 
-	offered span     // times × c
+	offered span // times × c
+	seconds []arrivals
 	arrived [2]int64 // before, and then in it: all, and those that were turned away
 	quiet   []span   // nothing was wrong
+}
+
+// arrivals are all that had arrived by a time, and those that had been turned away.
+type arrivals struct {
+	at time.Time
+	n  [2]int64
 }
 
 // span is from a time on and before another.
@@ -63,6 +76,14 @@ func (o *over) within() time.Duration {
 		return 0
 	}
 	return overWithin
+}
+
+// quietFor is how long no fault is at work, at least.
+func (o *over) quietFor() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return quietLeast
 }
 
 // wasQuiet notes a time in which no fault was at work, and that began when the system had recovered from the one before.
@@ -230,7 +251,59 @@ func (w *world) closeOver(ctx context.Context, r *report) error {
 		Stage: w.stage.name, C: o.c, After: o.after, Offered: float64(o.arrived[0]) / o.offered.to.Sub(o.offered.from).Seconds(), InTime: perS / o.c, Quiet: quiet,
 		TurnedAway: share(o.arrived[1], o.arrived[0]), NoTime: noTime,
 	})
-	return errors.Join(err, err2)
+	return errors.Join(err, err2, w.tellSeconds(ctx))
+}
+
+// watchArrivals notes each second what has arrived, until the context ends.
+func (w *world) watchArrivals(ctx context.Context) {
+	for {
+		w.over.seconds = append(w.over.seconds, arrivals{time.Now(), w.load.arrived()})
+		if pause(ctx, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// tellSeconds writes what became of each second of the load to a file beside the logs, for people.
+func (w *world) tellSeconds(ctx context.Context) (err error) {
+	db, err := w.sql()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	by := func(which string) (map[int64]int64, error) {
+		at, of := w.micros("ended_at"), map[int64]int64{}
+		if which == "" {
+			at = w.micros("created_at")
+		}
+		rows, err := db.QueryContext(ctx, `SELECT `+at+` / 1000000 AS second, count(*) FROM tasks WHERE `+at+` IS NOT NULL `+which+` GROUP BY 1`)
+		if err != nil {
+			return nil, fmt.Errorf("tasks by second: %w", err)
+		}
+		for rows.Next() {
+			var second, n int64
+			if err := rows.Scan(&second, &n); err != nil {
+				return nil, errors.Join(err, rows.Close())
+			}
+			of[second] = n
+		}
+		return of, rows.Err()
+	}
+	created, err := by("")
+	ended, err2 := by("AND TRUE")
+	inTime, err3 := by("AND ended_at <= deadline AND state = '" + string(core.StateProcessed) + "'")
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	var lines strings.Builder
+	lines.WriteString("time      arrived  refused  created  in time  late or undone  quiet\n")
+	for i, from := range w.over.seconds[:max(0, len(w.over.seconds)-1)] {
+		to, second := w.over.seconds[i+1], from.at.Unix()
+		quiet := slices.ContainsFunc(w.over.quiet, func(s span) bool { return s.from.Before(to.at) && s.to.After(from.at) })
+		fmt.Fprintf(&lines, "%s %8d %8d %8d %8d %15d  %v\n", from.at.UTC().Format(time.TimeOnly), to.n[0]-from.n[0], to.n[1]-from.n[1],
+			created[second], inTime[second], ended[second]-inTime[second], quiet)
+	}
+	return os.WriteFile(filepath.Join(w.dir, "seconds.txt"), []byte(lines.String()), 0o644)
 }
 
 // share is a part of a whole; of nothing 0.

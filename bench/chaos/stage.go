@@ -94,7 +94,15 @@ func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*ki
 		return fmt.Errorf("before any fault: %w", err)
 	}
 	length := time.Duration(float64(s.seconds) * st.share * float64(time.Second))
-	if err := w.storm(ctx, newPlan(kinds, s.seed), began.Add(length), r); err != nil {
+	var watch sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	if w.over != nil {
+		watch.Go(func() { w.watchArrivals(watching) })
+	}
+	err := w.storm(ctx, newPlan(kinds, s.seed), began.Add(length), r)
+	stop()
+	watch.Wait()
+	if err != nil {
 		return err
 	}
 	r.Seconds += time.Since(began).Seconds()
@@ -120,7 +128,7 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 	quiet := time.Now()
 	for n := 1; time.Now().Before(until) || !p.all(); n++ {
 		in := p.next()
-		if err := pause(ctx, in.pause); err != nil {
+		if err := pause(ctx, in.pause+w.over.quietFor()); err != nil {
 			return err
 		}
 		in.begins()

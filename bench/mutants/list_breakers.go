@@ -278,4 +278,52 @@ var breakerMutants = []mutant{
 		fault: "of the tasks that cannot wait for a breaker those that do not fit into one commit wait all the same",
 		run:   "^TestBreakerGivesUpMany$",
 	},
+	{
+		name: "opened-and-not-told", invariant: 11, file: "scheduler/breakerturn.go",
+		old: "\ts.tellBreakers([]core.Breaker{next}, false)\n", new: "",
+		fault: "a node that opens a breaker goes on calling the agent until its next turn",
+		run:   "^TestBreakerThatOpensIsTold$",
+	},
+	{
+		name: "opened-and-not-announced", invariant: 11, file: "scheduler/breakerturn.go",
+		old: "\tif cfg.Announce != nil {", new: "\tif cfg.Announce != nil && now < 0 {",
+		fault: "the other nodes hear of a breaker that opens seconds later",
+		run:   "^TestBreakerThatOpensIsTold$",
+	},
+	{
+		name: "changed-by-another-and-not-read", invariant: 11, file: "scheduler/breakerturn.go",
+		old: "\t\ts.breakers.kick.set()\n\t\treturn nil\n", new: "\t\treturn nil\n",
+		fault: "a node whose change of a breaker comes second goes by the old one until its next turn",
+		run:   "^TestBreakerOfAnotherNode$",
+	},
+	{
+		name: "calls-of-before-it-closed", invariant: 11, file: "scheduler/breakers.go",
+		old: "d.since = max(now.Add(-window), is.Since)", new: "d.since = now.Add(-window)",
+		fault: "a breaker that was closed opens again by calls that failed before",
+		run:   "^TestCallsBeforeABreakerClosed$",
+	},
+	{
+		name: "stages-of-a-trial-add-up", invariant: 11, file: "scheduler/breakers.go",
+		old: "w.trial, w.revision = core.Calls{}, revision", new: "w.revision = revision",
+		fault: "the successes of a stage of a trial count for the next as well",
+		run:   "^TestEachTrialByItself$",
+	},
+	{
+		name: "late-outcome-decides-a-trial", invariant: 11, file: "scheduler/breakers.go",
+		old: " && revision == b.known[agent].Revision {", new: " {",
+		fault: "what an earlier stage of a trial comes to late counts for the present one",
+		run:   "^TestEachTrialByItself$",
+	},
+	{
+		name: "trial-of-before-decides", invariant: 11, file: "scheduler/breakers.go",
+		old: "if w.revision == is.Revision {", new: "if w.revision != 0 {",
+		fault: "a breaker opens again by its last trial, before any call of the next",
+		run:   "^TestEachTrialByItself$",
+	},
+	{
+		name: "agents-counted-without-bound", invariant: 11, file: "scheduler/breakers.go",
+		old: "if len(b.windows) >= breakerAgents {", new: "if len(b.windows) < 0 {",
+		fault: "each agent of any plan takes memory of the node for its calls",
+		run:   "^TestAgentsThatAreCountedAreBounded$",
+	},
 }

@@ -86,4 +86,10 @@ var moneyMutants = []mutant{
 		fault: "a step of a JSON plan that does not say what it comes after begins with the others",
 		run:   "^(TestCanonical|TestKindsRoundTrip|TestKindsCanonical|TestStoredPlansKeepTheirHash)$",
 	},
+	{
+		name: "missing-key-spends-attempts", invariant: 12, file: "call.go",
+		old: "agents.Error{Code: core.CodeUnable, Err: err}", new: "agents.Error{Code: core.CodeAgentError, Err: err}",
+		fault: "a task is undone because an instance of an agent does not have the newest key yet",
+		run:   "^TestAgentWithACodec$",
+	},
 }

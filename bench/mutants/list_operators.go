@@ -274,6 +274,12 @@ var operatorMutants = []mutant{
 		run:   "^TestActionsOfOneKey$",
 	},
 	{
+		name: "key-beside-its-verdict", invariant: 12, file: "internal/operate/desk.go",
+		old: "		if d.now().Before(again.At.Add(settleKeyAfter - settleAfter)) {", new: "		if d.now().Before(again.At.Add(settleKeyAfter)) {",
+		fault: "what is asked again by a key is carried out beside the look at what became of it, and is in the trail as not made",
+		run:   "^TestKeysBesideTheirVerdict$",
+	},
+	{
 		name: "asked-though-not-written-down", invariant: 3, file: "internal/operate/desk.go", in: "internal/api",
 		old: "	if err := d.append(ctx, a, outcome); err != nil {\n		return true, err\n	}\n", new: "	_ = d.append(ctx, a, outcome)\n",
 		fault: "an owner is asked though the audit trail cannot be written",
@@ -394,5 +400,17 @@ var operatorMutants = []mutant{
 		old: "State: cmp.Or(l.got.State, core.StatePending)", new: "State: core.StatePending",
 		fault: "a line of a task that is processed says that it is pending",
 		run:   "^TestLineOfATaskSaysItsState$",
+	},
+	{
+		name: "failing-channel-holds-up-alerts", invariant: 12, file: "internal/alerts/worker.go",
+		old: "\tfor w.fails && len(w.waiting) > waitingMost {", new: "\tfor false {",
+		fault: "so many alerts wait for a channel that takes nothing that no other channel gets any",
+		run:   "^TestWaitingForAFailingChannel$",
+	},
+	{
+		name: "log-line-is-no-alert", invariant: 12, file: "internal/node/node.go",
+		old: "slog.New(alertLines{n.lines, n.ground})", new: "slog.New(n.lines)",
+		fault: "what a node says as an alert is in its log alone",
+		run:   "^TestEventsOfAllParts$",
 	},
 }

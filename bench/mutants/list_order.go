@@ -266,4 +266,16 @@ var orderMutants = []mutant{
 		fault: "a priority that does not exist is accepted, and counts as normal",
 		run:   "^TestLabelLimits$",
 	},
+	{
+		name: "refused-stays-in-the-queue", invariant: 11, file: "ingest/door.go",
+		old: "\treq.line.letIn(-1)\n\td.tell", new: "\td.tell",
+		fault: "each submission that is refused makes all later ones wait longer, as the door sees it, until it lets none in",
+		run:   "^TestBadInput$",
+	},
+	{
+		name: "full-window-is-not-said", invariant: 11, file: "scheduler/claim.go",
+		old: "\t\t\ts.cycle.noRoom = true\n", new: "",
+		fault: "parked tasks for which the window was full wait though tasks of another committer have ended",
+		run:   "^TestParkedTasksComeByTheWindow$",
+	},
 }

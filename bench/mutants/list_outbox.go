@@ -105,6 +105,12 @@ var outboxMutants = []mutant{
 		run:   "^TestOutboxKeeps$",
 	},
 	{
+		name: "unread-row-kept-as-refused", invariant: 1, file: "ingest/relay.go",
+		old: "		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {", new: "		if _ = r.cfg.Read; err == nil {",
+		fault: "a row that was stored before its owner fell behind is kept as refused",
+		run:   "^(TestRelayKnowsWhatWasStored|TestRelayThroughAnything)$",
+	},
+	{
 		name: "relay-remembers-an-outage", invariant: 12, file: "ingest/relay.go",
 		old: "\t\tdefault:\n\t\t\tfailed = 0\n", new: "\t\tdefault:\n",
 		fault: "a relay that had to wait for its database rests long after each single error",
@@ -115,5 +121,17 @@ var outboxMutants = []mutant{
 		old: "core.Backoff(max(relayAgain, refused.Retry), relayAgainMax", new: "core.Backoff(relayAgain, relayAgainMax",
 		fault: "a row is tried again before the time that the door names",
 		run:   "^TestRelayPutsOffAsLongAsTheDoorSays$",
+	},
+	{
+		name: "rows-without-a-plan-hold-up-others", invariant: 12, file: "ingest/relay.go",
+		old: "\tl.all[planName{f.Type, f.Version}] = ", new: "\t_ = ",
+		fault: "with each row whose plan is not applied the others of its take wait until the plans are read again",
+		run:   "^TestRelayOfManyWithoutAPlan$",
+	},
+	{
+		name: "silent-agent-takes-all-probes", invariant: 12, file: "internal/node/probes.go",
+		old: "room := p.room(q.Command.Agent)", new: "room := p.room(\"\")",
+		fault: "questions to an agent that is silent take the room of those to others",
+		run:   "^TestSilentAgentHoldsUpNoProbe$",
 	},
 }

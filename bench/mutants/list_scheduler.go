@@ -184,6 +184,12 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPoisonNewTask|TestPoisonDeadLetter)$",
 	},
 	{
+		name: "parents-before-their-children", invariant: 9, file: "scheduler/commit.go",
+		old: "s.halve(ctx, childrenFirst(c.batch.Writes))", new: "s.halve(ctx, c.batch.Writes)",
+		fault: "a parent counts a child as done whose end the database refuses",
+		run:   "^TestRefusedEndBehindItsParent$",
+	},
+	{
 		name: "gate-always-open", invariant: 12, file: "scheduler/inbox.go",
 		old: "return g.open > 0 && !b.memory.over()", new: "return g.open > -1<<40 && !b.memory.over()",
 		fault: "a partition that has enough in flight takes more",
@@ -293,8 +299,20 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "pin-to-a-dead-node", invariant: 11, file: "scheduler/rendezvous.go",
-		old: "case slices.ContainsFunc(r.live, func(node rendezvous.Node) bool { return node.Name == w.Node }):", new: "case w.Node != \"\":",
+		old: "case slices.Contains(nodes, w.Node):", new: "case w.Node != \"\":",
 		fault: "a partition that is pinned to a node which does not live has no owner",
+		run:   "^TestPlaceBy$",
+	},
+	{
+		name: "node-over-its-part", invariant: 11, file: "internal/rendezvous/rendezvous.go",
+		old: "return n.has < part || n.has == part && spare > 0", new: "return n.has <= part",
+		fault: "every node may have one partition more than its part, so that others have less",
+		run:   "^TestPlaceFills$",
+	},
+	{
+		name: "alone-and-stepped-down", invariant: 11, file: "scheduler/rendezvous.go",
+		old: "owners[w.Partition] == w.Avoid && len(nodes) > 1", new: "owners[w.Partition] == w.Avoid",
+		fault: "what the only node has stepped down from has no owner",
 		run:   "^TestPlaceBy$",
 	},
 	{

@@ -182,4 +182,10 @@ var wentBackMutants = []mutant{
 		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},
+	{
+		name: "failed-commit-forgets-what-was-known", invariant: 5, file: "scheduler/takeback.go",
+		old: "\t\ts.evidence.remember(p, s.cycle.now)\n\t\tp.forget()\n\t\ts.cycle.lost", new: "\t\tp.forget()\n\t\ts.cycle.lost",
+		fault: "a database that fails over in the middle of a commit goes back unseen by the owner that made it",
+		run:   "^TestDatabaseWentBackBehindAFailedCommit$",
+	},
 }

@@ -55,6 +55,8 @@ func (c *booksCmd) Run(ctx context.Context, std streams) error {
 		return misuse("now, repair and direct: want one of them at most")
 	case c.Repair == "" && c.Effect+c.Agent+c.Reason+c.Key != "":
 		return misuse("effect, agent, reason and key go with --repair")
+	case c.Wait <= 0:
+		return misuse("wait: %v, want more than 0", c.Wait)
 	case c.Direct:
 		return c.direct(ctx, std)
 	case c.DatabaseURL != "" && c.Server == "" && c.Profile == "":
@@ -134,7 +136,7 @@ func (c *booksCmd) repair(ctx context.Context, std streams) error {
 // direct compares without a node.
 func (c *booksCmd) direct(ctx context.Context, std streams) error {
 	if c.Since <= 0 || c.Since > 365*24*time.Hour {
-		return fmt.Errorf("since: %v, want more than 0 and at most 8760h", c.Since)
+		return misuse("since: %v, want more than 0 and at most 8760h", c.Since)
 	}
 	report, err := node.CompareBooks(ctx, c.Config, time.Now().Add(-c.Since))
 	if err != nil {

@@ -43,6 +43,9 @@ func (s *server) client() (*client.Client, error) {
 	if s.made != nil {
 		return s.made, nil
 	}
+	if s.Timeout <= 0 {
+		return nil, misuse("timeout: %v, want more than 0", s.Timeout)
+	}
 	c := &client.Client{Base: s.Server, Token: s.Token, Timeout: s.Timeout}
 	if c.Base == "" || s.Profile != "" {
 		p, err := profileOf(s.Profile)
@@ -366,7 +369,7 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 	labels := c.Label
 	if c.Priority != "" {
 		if _, err := core.ParseClass(c.Priority); err != nil {
-			return fmt.Errorf("--priority: %w", err)
+			return misuse("priority: %v", err)
 		}
 		labels = append(labels, core.PriorityLabel+"="+c.Priority)
 	}
@@ -509,6 +512,9 @@ func (c *healthCmd) Run(ctx context.Context, std streams) error {
 	by, err := c.transport()
 	if err != nil {
 		return err
+	}
+	if c.Timeout <= 0 {
+		return misuse("timeout: %v, want more than 0", c.Timeout)
 	}
 	asked := client.Client{Base: c.Server, Timeout: c.Timeout, By: by}
 	if _, err := asked.Do(ctx, client.Request{Method: http.MethodGet, Path: "/readyz"}); err != nil {

@@ -15,7 +15,6 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/option"
 )
 
 // conformanceCmd plays the rules of the protocol against an agent that runs.
@@ -72,10 +71,7 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 	ctx, end := conn.UntilDenied(ctx, conn.Names().CommandSubject(c.Agent, false))
 	report, err := conformance.Run(ctx, conn.NATS(), o)
 	err = end(err)
-	var use *option.Error
 	switch {
-	case errors.As(err, &use):
-		return useError{use}
 	case errors.Is(err, conformance.ErrNoAgent):
 		return awayError{err}
 	case err != nil:

@@ -47,15 +47,20 @@ type demoCmd struct {
 	config.Logs `embed:""`
 }
 
-// Run runs the demo. It fails unless every accepted delivery ended and nothing
-// is lost, doubled or half done.
-func (c *demoCmd) Run(ctx context.Context, std streams) error {
+// Validate is kong's.
+func (c *demoCmd) Validate() error {
 	if c.Tasks < 1 || c.Tasks > 5_000_000 {
 		return fmt.Errorf("tasks: %d, want 1 to 5000000", c.Tasks)
 	}
 	if c.Rate < 0 || c.Rate > 1_000_000 {
 		return fmt.Errorf("rate: %d, want 0 to 1000000", c.Rate)
 	}
+	return nil
+}
+
+// Run runs the demo. It fails unless every accepted delivery ended and nothing
+// is lost, doubled or half done.
+func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	dir, err := os.MkdirTemp("", "duly-demo-")
 	if err != nil {
 		return fmt.Errorf("temporary directory: %w", err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +30,12 @@ var findingColumns = []string{"check", "state", "what"}
 // Run looks for mistakes with the node's own settings.
 func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if c.OnlyAgents() {
-		return errors.New("roles: doctor looks at what a node stands on, and agents alone are none")
+		return misuse("roles: doctor looks at what a node stands on, and agents alone are none")
+	}
+	for _, check := range slices.Concat(c.Only, c.Ignore) {
+		if !slices.Contains(node.Checks, check) {
+			return misuse("%s is no check: there are %s", core.QuoteShort(check), strings.Join(node.Checks, ", "))
+		}
 	}
 	findings := node.Examine(ctx, c.WithoutAgents(), node.Examination{Monitors: c.Monitor})
 	if len(c.Only) > 0 {
@@ -39,7 +43,7 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	}
 	for _, check := range c.Only { // what was not looked at is not right
 		if !slices.ContainsFunc(findings, func(f node.Finding) bool { return f.Check == check }) {
-			return fmt.Errorf("only: %s was not looked at: it is no check, or what it needs is wrong, which doctor says without --only", core.QuoteShort(check))
+			return fmt.Errorf("only: %s was not looked at: what it needs is wrong, which doctor says without --only", core.QuoteShort(check))
 		}
 	}
 	wrong := 0

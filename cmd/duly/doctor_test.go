@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	if code != exitDone || !strings.Contains(out, "nats-rights-wide  wrong  (ignored)") || !strings.Contains(out, "\n0 wrong, ") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
-	if code, out, errs := command(t, "", append(args, "--only", "nats-snyc")...); code != exitFailed || !strings.Contains(errs, " was not looked at") {
+	if code, out, errs := command(t, "", append(args, "--only", "nats-snyc")...); code != exitUse || !strings.Contains(errs, `"nats-snyc" is no check: there are settings, `) {
 		t.Errorf("exit %d:\n%s%s", code, out, errs)
 	}
 	code, out, _ = command(t, "", append(args, "--json", "--only", node.CheckRightsWide, "--only", node.CheckSync)...)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/cmd/duly/internal/client"
+	"duly.dev/duly/internal/option"
 )
 
 // The exit statuses of every command.
@@ -53,12 +54,13 @@ func exitOf(err error) int {
 	var refused *client.Problem
 	var away *client.UnreachableError
 	var use useError
+	var refusedOption *option.Error
 	var state stateError
 	var gone awayError
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &use):
+	case errors.As(err, &use), errors.As(err, &refusedOption):
 		return exitUse
 	case errors.As(err, &state):
 		return exitState

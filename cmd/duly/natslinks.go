@@ -23,6 +23,9 @@ type natsLinks struct {
 
 // dialWithin connects, waiting so long for a server.
 func (l *natsLinks) dialWithin(ctx context.Context, timeout time.Duration, name string) (*natsbus.Conn, error) {
+	if timeout <= 0 {
+		return nil, misuse("timeout: %v, want more than 0", timeout)
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return l.dial(ctx, name)

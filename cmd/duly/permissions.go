@@ -57,7 +57,7 @@ type natsAnswers struct {
 func (c *permissionsCmd) Run(std streams) error {
 	users, err := c.users()
 	if err != nil {
-		return err
+		return useError{err}
 	}
 	if c.JSON {
 		return writeJSON(std.out, users)

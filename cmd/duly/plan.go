@@ -103,13 +103,13 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 
 // hand hands a plan in over NATS, and returns the answer as the API gives it.
 func (c *planApplyCmd) hand(ctx context.Context, plan []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	conn, err := c.dial(ctx, "duly plan apply")
+	conn, err := c.dialWithin(ctx, c.Timeout, "duly plan apply")
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	msg, err := conn.Request(ctx, conn.Names().SubjectPlansApply(), plan)
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):

@@ -52,6 +52,11 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	for flag, row := range map[string]int64{"at": c.At, "what-if": c.WhatIf} {
+		if last := int64(len(saved.Journal)); row < 0 || row > last {
+			return misuse("%s: row %d, want one of 1 to %d", flag, row, last)
+		}
+	}
 	if c.WhatIf != 0 {
 		f, err := replay.WhatIf(plan, saved, c.WhatIf, c.By)
 		if err != nil {
@@ -206,7 +211,7 @@ func (s *server) taskFile(ctx context.Context, name string) (*core.Plan, *core.S
 	if errors.Is(err, os.ErrNotExist) {
 		taskType, id, ok := strings.Cut(name, "/")
 		if !ok || slices.Contains([]string{taskType, id}, "") {
-			return nil, nil, fmt.Errorf("task %q: neither a file nor type/id", name)
+			return nil, nil, misuse("task %q: neither a file nor type/id", name)
 		}
 		data, err = s.read(ctx, taskPath(taskType, id)+"/export", nil)
 	}

@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planfile"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedule"
 )
 
@@ -319,6 +320,9 @@ func (c *scheduleRunCmd) Run(ctx context.Context, std streams) error {
 	run, data, err := answered[operate.ScheduleRun](c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, "run-now"), show.Object{"reason": c.Reason}, c.header()))
 	if err != nil {
 		return c.unsure("run", err)
+	}
+	if run.Again {
+		return c.said(std, data, scheduleRunFields, "%s", say.Of("schedule.ran-already", "task", run.Task))
 	}
 	return c.said(std, data, scheduleRunFields, "%s was submitted", run.Task)
 }

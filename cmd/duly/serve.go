@@ -34,9 +34,9 @@ type serveCmd struct {
 func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	switch {
 	case c.DatabaseURL == "" && !c.OnlyAgents():
-		return errors.New("database-url: none given; serve wants PostgreSQL or CockroachDB, postgres://… (`duly dev` has a database of its own)")
+		return misuse("database-url: none given; serve wants PostgreSQL or CockroachDB, postgres://… (`duly dev` has a database of its own)")
 	case strings.HasPrefix(c.DatabaseURL, "sqlite:"):
-		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
+		return misuse("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
 	c.Level, c.Version = new(slog.LevelVar), version
 	log := newLog(std.err, c.Logs)
@@ -45,8 +45,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return serveNode(ctx, c.Config, log)
 	}
 	agents, err := agentrole.Open(c.Config, log)
-	if err != nil {
-		return err
+	if err != nil { // of a flag, or of a file that one names
+		return useError{err}
 	}
 	if c.OnlyAgents() {
 		return together(ctx, agents.Run, func(ctx context.Context) error { return tellSystemd(ctx, wellAgents, log) })
@@ -132,6 +132,29 @@ type devCmd struct {
 	config.Logs    `embed:""`
 }
 
+// Validate is kong's.
+func (c *devCmd) Validate() error {
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{"port", c.Port}, {"nats-port", c.NATSPort}} {
+		if p.port < 0 || p.port > 65535 {
+			return fmt.Errorf("%s: %d, want 0 (any free one) to 65535", p.flag, p.port)
+		}
+	}
+	cfg := c.config()
+	return cfg.Validate()
+}
+
+// config is that of its node.
+func (c *devCmd) config() config.Config {
+	cfg := demoConfig()
+	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), []string{"_INBOX.", "status."}
+	cfg.Insecure = !config.Loopback(cfg.HTTPAddr)
+	cfg.Namespace, cfg.Level, cfg.BooksInterval, cfg.Relayed = c.Namespace, c.Level, booksOfDev, c.Relayed
+	return cfg
+}
+
 // Run runs everything in one process until it is told to stop.
 func (c *devCmd) Run(ctx context.Context, std streams) error {
 	c.Level = new(slog.LevelVar)
@@ -145,11 +168,7 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 		}
 		defer os.RemoveAll(dir)
 	}
-	cfg := demoConfig()
-	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), []string{"_INBOX.", "status."}
-	cfg.Insecure = !config.Loopback(cfg.HTTPAddr)
-	cfg.Namespace, cfg.Level, cfg.BooksInterval, cfg.Relayed = c.Namespace, c.Level, booksOfDev, c.Relayed
-	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: cfg, Log: log})
+	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: c.config(), Log: log})
 	if err != nil {
 		return portTaken(err, "--nats-port")
 	}

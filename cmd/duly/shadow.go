@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"duly.dev/duly/cmd/duly/internal/show"
-	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/shadow"
 )
@@ -52,10 +51,7 @@ func (c *shadowCmd) Run(ctx context.Context, std streams) error {
 		Kept: c.Kept, Ignore: c.Ignore, Values: c.Values,
 	})
 	err = end(err)
-	var use *option.Error
 	switch {
-	case errors.As(err, &use):
-		return useError{use}
 	case errors.Is(err, shadow.ErrNotDry):
 		return stateError{err}
 	case errors.Is(err, shadow.ErrNoAgent):

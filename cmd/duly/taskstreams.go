@@ -8,6 +8,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 )
 
 type taskStreamsCmd struct {
@@ -17,6 +18,17 @@ type taskStreamsCmd struct {
 	Keep      time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Streams that are no longer used and have taken nothing for so long are removed, as of serve. 0: 24h."`
 
 	config.Links `embed:""`
+}
+
+// Validate is kong's.
+func (c *taskStreamsCmd) Validate() error {
+	if c.Streams < 1 || c.Streams > wire.TaskStreamsMax {
+		return fmt.Errorf("streams: %d, want 1 to %d", c.Streams, wire.TaskStreamsMax)
+	}
+	if c.Wait < 0 || c.Keep < 0 {
+		return fmt.Errorf("wait, stream-max-age: %v, %v, want 0 or more", c.Wait, c.Keep)
+	}
+	return nil
 }
 
 // Run changes the number of task streams.

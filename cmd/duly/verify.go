@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -45,14 +46,18 @@ func (c *verifyCmd) Run(ctx context.Context, std streams) (err error) {
 	}
 	heads, err := c.heads(ctx)
 	if err != nil {
-		return fmt.Errorf("heads: %w", err)
+		return err
 	}
 	source, closeSource, err := c.source(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
-	if c.Partition >= len(source.Partitions()) && c.Journal == "" {
+	switch has := slices.Contains(source.Partitions(), c.Partition); {
+	case c.Partition < 0 || has:
+	case c.Journal != "":
+		return misuse("partition: %d, which is not in %s", c.Partition, c.Journal)
+	default:
 		return misuse("partition: %d, want one of 0 to %d", c.Partition, len(source.Partitions())-1)
 	}
 	if c.Export != "" {
@@ -62,7 +67,7 @@ func (c *verifyCmd) Run(ctx context.Context, std streams) (err error) {
 	o.Partition, o.From, o.To, o.Heads = c.Partition, c.From, c.To, heads
 	if c.Key != "" {
 		if o.Key, err = node.PublicKey(c.Key); err != nil {
-			return fmt.Errorf("key: %w", err)
+			return misuse("key: %v", err)
 		}
 	}
 	report, err := chain.Verify(ctx, source, o)
@@ -105,16 +110,19 @@ func (c *verifyCmd) heads(ctx context.Context) (all []chain.Head, err error) {
 	case len(c.Heads) == 0 && c.Journal != "":
 		return nil, misuse("heads: none given, and an export has none: give --heads FILE, or --heads none")
 	case len(c.Heads) == 0:
-		return node.Heads(ctx, c.Config)
+		if all, err = node.Heads(ctx, c.Config); err != nil {
+			return nil, fmt.Errorf("heads: %w", err)
+		}
+		return all, nil
 	}
 	for _, path := range c.Heads {
 		f, err := os.Open(path)
 		if err != nil {
-			return nil, err
+			return nil, misuse("heads: %v", err)
 		}
 		some, err := chain.ReadHeads(f)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("file %s: %w", path, err)
+			return nil, fmt.Errorf("heads: file %s: %w", path, err)
 		}
 		all = append(all, some...)
 	}
@@ -132,7 +140,7 @@ func (c *verifyCmd) source(ctx context.Context) (chain.Source, func() error, err
 	}
 	f, err := os.Open(c.Journal)
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal: %w", err)
+		return nil, nil, misuse("journal: %v", err)
 	}
 	source, err := chain.OpenFile(ctx, f, schema.Columns().Chained())
 	if err != nil {

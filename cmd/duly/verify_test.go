@@ -85,6 +85,13 @@ func TestVerifyCommand(t *testing.T) {
 	duly(exitUse, "partition: 7", db, "--heads", "none", "--partition", "7")
 	duly(exitUse, "export: goes with", db, "--export", export, "--journal", export)
 	duly(exitFailed, "no partition has a chain", db, "--heads", "none", "--partition", "0")
+	one := filepath.Join(t.TempDir(), "one.ndjson")
+	duly(exitDone, "wrote", db, "--export", one, "--partition", "1")
+	duly(exitDone, "fits: 6 rows of 1 partition, the export leaves 1 partition out, ", "--journal", one, "--heads", heads)
+	duly(exitUse, "partition: 0, which is not in", "--journal", one, "--heads", heads, "--partition", "0")
+	other := filepath.Join(t.TempDir(), "other.ndjson")
+	duly(exitDone, "wrote", db, "--export", other, "--partition", "0")
+	duly(exitFailed, "nothing to check: no partition has a chain", "--journal", other, "--heads", heads)
 	data, err := os.ReadFile(export)
 	if err != nil {
 		t.Fatal(err)

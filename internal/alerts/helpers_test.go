@@ -78,7 +78,8 @@ func (s *settings) channel(t *testing.T, name string, c map[string]any) {
 	}
 }
 
-// stream is a Source as the stream of alerts is one: what is not done comes again to the next reader.
+// stream is a Source as the stream of alerts is one: what is not done comes again to the next reader, and of that it hands
+// out InFlightMost at a time.
 type stream struct {
 	mu      sync.Mutex
 	left    []core.Alert
@@ -109,7 +110,7 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 	handed := map[string]bool{}
 	for {
 		s.mu.Lock()
-		all := append([]core.Alert(nil), s.left...)
+		all := append([]core.Alert(nil), s.left[:min(len(s.left), InFlightMost)]...)
 		s.mu.Unlock()
 		for _, a := range all {
 			if handed[a.ID] {
@@ -124,6 +125,10 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 						s.left = append(s.left[:i], s.left[i+1:]...)
 						break
 					}
+				}
+				select {
+				case s.changed <- struct{}{}:
+				default:
 				}
 				return nil
 			}}

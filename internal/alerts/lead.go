@@ -121,7 +121,9 @@ func (l *leader) send(a core.Alert, m *Message) {
 	for _, name := range slices.Sorted(maps.Keys(l.workers)) {
 		if w := l.workers[name]; w.channel.wants(&a) {
 			f.left++
-			w.put(f)
+			for _, over := range w.put(f) {
+				l.ended(over)
+			}
 		}
 	}
 	l.ended(f) // the one that it began with

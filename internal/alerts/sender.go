@@ -47,7 +47,7 @@ type Message struct {
 
 // Source is where alerts come from: those that are not done, also of the time when there was no sender.
 type Source interface {
-	// Read calls take with each until ctx ends (nil) or reading fails.
+	// Read calls take with each until ctx ends (nil) or reading fails. At most InFlightMost are handed out that are not done.
 	Read(ctx context.Context, take func(Message)) error
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -219,6 +220,73 @@ func TestRate(t *testing.T) {
 		t.Errorf("%d events in %d alerts, want %d in ten and one or two more", told, posts, all)
 	}
 	until(t, "all are done with", func() bool { return in.open() == 0 })
+}
+
+// TestFailingChannel: a channel that takes nothing holds no alert up for another one, however many there are.
+func TestFailingChannel(t *testing.T) {
+	dead := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	ops := newReceiver(t, nil)
+	store, in := newSettings(), newStream()
+	for name, url := range map[string]string{"dead": dead.URL, "ops": ops.URL} {
+		store.channel(t, name, map[string]any{"kind": "webhook", "url": url, "rate": 600})
+	}
+	s, _ := starts(t, Config{Store: store, Source: in})
+	until(t, "the channels are read", func() bool { return len(s.Channels()) == 2 })
+	const events, troubles = InFlightMost + 100, 2 * waitingMost
+	for n := range events {
+		in.put(once(fmt.Sprint("t", n), "task-error"))
+	}
+	hears := func(r *receiver, most int) (told int, begun []string) {
+		for told+len(begun) < most {
+			var e cloudEvent
+			if err := json.Unmarshal([]byte(r.next(t).body), &e); err != nil {
+				t.Fatal(err)
+			}
+			if e.Data.Phase == string(core.AlertBegins) {
+				begun = append(begun, e.Data.Key)
+				continue
+			}
+			told += e.Data.Times
+		}
+		return told, begun
+	}
+	if told, _ := hears(ops, events); told != events {
+		t.Errorf("the other channel is told of %d events, want %d", told, events)
+	}
+	for n := range troubles {
+		in.put(begins("n1", "agents", fmt.Sprint("a", n), true))
+	}
+	if _, begun := hears(ops, troubles); len(begun) != troubles {
+		t.Errorf("%d troubles are told, want %d", len(begun), troubles)
+	}
+	until(t, "no more are held than may wait", func() bool { return in.open() <= waitingMost+1 })
+}
+
+// TestWaitingForAFailingChannel: of too many alerts events are told together, each once, and only then the oldest is given up.
+func TestWaitingForAFailingChannel(t *testing.T) {
+	s, err := New(Config{Store: newSettings(), Source: newStream(), Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(&leader{s: s, ctx: t.Context()}, Channel{Name: "ops", Kind: kindWebhook}, "")
+	w.fails = true
+	left := 0
+	put := func(a core.Alert) { left += len(w.put(&flight{alert: a})) }
+	for n := range 2 * waitingMost {
+		put(once(fmt.Sprint("t", n), "task-error"))
+		if n < waitingMost/2 {
+			put(begins("n1", "agents", fmt.Sprint("a", n), true))
+		}
+	}
+	if given := s.Counts()[1].Failed; given != 0 || left != waitingMost/2*5-waitingMost {
+		t.Errorf("%d given up, %d do not wait any more", given, left)
+	}
+	for n := range waitingMost {
+		put(begins("n2", "breaker", fmt.Sprint("b", n), true))
+	}
+	if given := s.Counts()[1].Failed; given != waitingMost/2+1 || len(w.waiting) != waitingMost {
+		t.Errorf("%d given up, %d wait", given, len(w.waiting))
+	}
 }
 
 // TestTroubleEndsWithTheLead: a channel that failed is no trouble of a node that leads no more.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // worker sends the alerts of one channel, one after the other and in their order. What waits is bounded by what the
-// stream hands out.
+// stream hands out; for a channel that fails, by waitingMost.
 type worker struct {
 	l       *leader
 	ctx     context.Context
@@ -25,8 +26,25 @@ type worker struct {
 	mu       sync.Mutex
 	now      Channel
 	document string
-	waiting  []*flight
+	waiting  []waits
+	fails    bool // its newest try did
 }
+
+// waits is an alert that waits for a channel, and for how many it stands there.
+type waits struct {
+	*flight
+	times int
+}
+
+// waitingMost is how many alerts wait for a channel that fails. They are not done, and of these the stream hands out no more
+// than InFlightMost: the others would hear nothing.
+const waitingMost = 16
+
+// InFlightMost is how many alerts a [Source] hands out that are not done.
+const InFlightMost = 2 * ChannelsMax * waitingMost
+
+// errHeldUp is why an alert is given up that was not tried.
+var errHeldUp = errors.New("it has failed while newer alerts came")
 
 func newWorker(l *leader, c Channel, document string) *worker {
 	w := &worker{l: l, channel: c, now: c, document: document, wake: make(chan struct{}, 1)}
@@ -42,14 +60,45 @@ func (w *worker) change(c Channel, document string) {
 	w.mu.Unlock()
 }
 
-func (w *worker) put(f *flight) {
+// put has an alert wait for its turn, and returns those that wait no longer, see shed.
+func (w *worker) put(f *flight) []*flight {
 	w.mu.Lock()
-	w.waiting = append(w.waiting, f)
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, waits{f, max(1, f.alert.Times)})
 	select {
 	case w.wake <- struct{}{}:
 	default: // it is awake
 	}
+	return w.over()
+}
+
+// over takes out what waits too much.
+func (w *worker) over() (over []*flight) {
+	for w.fails && len(w.waiting) > waitingMost {
+		over = append(over, w.shed())
+	}
+	return over
+}
+
+// shed takes out one alert that waits: an event is told together with the next one of its name; where there is none, the
+// oldest alert is given up.
+func (w *worker) shed() *flight {
+	for i, first := range w.waiting {
+		if first.alert.Phase != core.AlertOnce {
+			continue
+		}
+		behind := w.waiting[i+1:]
+		next := slices.IndexFunc(behind, func(f waits) bool { return f.alert.Phase == core.AlertOnce && f.alert.Name == first.alert.Name })
+		if next >= 0 {
+			behind[next].times += first.times
+			w.waiting = slices.Delete(w.waiting, i, i+1)
+			return first.flight
+		}
+	}
+	oldest := w.waiting[0]
+	w.waiting = w.waiting[1:]
+	w.l.s.ended(&w.now, errHeldUp)
+	return oldest.flight
 }
 
 // stop ends the worker of a channel that is no more; what it has is done.
@@ -75,7 +124,7 @@ func (w *worker) finish() {
 	w.waiting = nil
 	w.mu.Unlock()
 	for _, f := range rest {
-		w.give(f)
+		w.give(f.flight)
 	}
 }
 
@@ -111,32 +160,27 @@ func (w *worker) next() bool {
 		w.l.s.ended(&c, err)
 	}
 	for _, f := range batch {
-		w.give(f)
+		w.give(f.flight)
 	}
 	return true
 }
 
 // takeBatch takes the first alert that waits and, where the rate held it up, all events of the same name: they are told
 // together.
-func (w *worker) takeBatch(fold bool) ([]*flight, core.Alert) {
+func (w *worker) takeBatch(fold bool) ([]waits, core.Alert) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	first := w.waiting[0]
-	batch, rest := []*flight{first}, w.waiting[1:]
-	alert := first.alert
-	if !fold || alert.Phase != core.AlertOnce {
-		w.waiting = append([]*flight(nil), rest...)
-		return batch, alert
-	}
-	times := max(1, alert.Times)
-	var kept []*flight
+	batch, rest := []waits{first}, w.waiting[1:]
+	alert, times := first.alert, first.times
+	var kept []waits
 	for _, f := range rest {
-		if f.alert.Phase != core.AlertOnce || f.alert.Name != alert.Name {
+		if !fold || alert.Phase != core.AlertOnce || f.alert.Phase != core.AlertOnce || f.alert.Name != alert.Name {
 			kept = append(kept, f)
 			continue
 		}
 		batch, alert = append(batch, f), f.alert
-		times += max(1, f.alert.Times)
+		times += f.times
 	}
 	alert.Times = times
 	w.waiting = kept
@@ -148,6 +192,7 @@ func (w *worker) deliver(c *Channel, a *core.Alert) error {
 	s, began := w.l.s, time.Now()
 	for try := 1; ; try++ {
 		err := s.try(w.ctx, c, a)
+		w.tried(err)
 		if w.ctx.Err() != nil && err != nil {
 			return err
 		}
@@ -168,6 +213,17 @@ func (w *worker) deliver(c *Channel, a *core.Alert) error {
 		if pause.For(w.ctx, wait) != nil {
 			return err
 		}
+	}
+}
+
+// tried notes whether the channel fails.
+func (w *worker) tried(err error) {
+	w.mu.Lock()
+	w.fails = err != nil
+	over := w.over()
+	w.mu.Unlock()
+	for _, f := range over {
+		w.give(f)
 	}
 }
 

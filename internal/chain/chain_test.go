@@ -326,6 +326,7 @@ type many struct{ rows int64 }
 func (many) Installation() string                                              { return "i" }
 func (many) At() core.Instant                                                  { return 1 }
 func (many) Partitions() []int                                                 { return []int{0} }
+func (many) LeftOut() []int                                                    { return nil }
 func (m many) View(context.Context, int) (chain.View, error)                   { return m, nil }
 func (many) Tasks(context.Context, int64, int64, func(*chain.Row) error) error { return nil }
 func (many) Close() error                                                      { return nil }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -24,6 +25,7 @@ type line struct {
 	Installation string       `json:"installation,omitempty"`
 	At           core.Instant `json:"at,omitempty"`
 	Partitions   []int        `json:"partitions,omitempty"`
+	LeftOut      []int        `json:"left_out,omitempty"`
 
 	Link *Link           `json:"link,omitempty"`
 	Row  json.RawMessage `json:"row,omitempty"`
@@ -38,11 +40,12 @@ func Export(ctx context.Context, s Source, partition int, w io.Writer) error {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	partitions := s.Partitions()
+	partitions, leftOut := s.Partitions(), s.LeftOut()
 	if partition >= 0 {
+		leftOut = append(slices.DeleteFunc(slices.Clone(partitions), func(p int) bool { return p == partition }), leftOut...)
 		partitions = []int{partition}
 	}
-	if err := enc.Encode(line{Form: exportName, Version: exportVersion, Installation: s.Installation(), At: s.At(), Partitions: partitions}); err != nil {
+	if err := enc.Encode(line{Form: exportName, Version: exportVersion, Installation: s.Installation(), At: s.At(), Partitions: partitions, LeftOut: leftOut}); err != nil {
 		return err
 	}
 	for _, p := range partitions {
@@ -144,6 +147,9 @@ func (f *File) At() core.Instant { return f.head.At }
 
 // Partitions implements Source.
 func (f *File) Partitions() []int { return f.head.Partitions }
+
+// LeftOut implements Source.
+func (f *File) LeftOut() []int { return f.head.LeftOut }
 
 // View implements Source.
 func (f *File) View(_ context.Context, partition int) (View, error) {

@@ -20,6 +20,8 @@ type Source interface {
 	At() core.Instant
 	// Partitions are the numbers of all partitions, in order.
 	Partitions() []int
+	// LeftOut are the numbers of partitions that an export of others leaves out.
+	LeftOut() []int
 	// View opens one partition as it was at one moment.
 	View(ctx context.Context, partition int) (View, error)
 }
@@ -108,6 +110,7 @@ type Report struct {
 	Unsigned     int          `json:"unsigned,omitempty"` // heads without a signature
 	Unheld       int          `json:"unheld,omitempty"`   // heads with a signature that no key was given for
 	Range        bool         `json:"range,omitempty"`    // only a part was checked: inserted rows are not looked for
+	LeftOut      int          `json:"left_out,omitempty"` // partitions that the export leaves out: their heads are not looked at
 }
 
 // Fits reports whether nothing was found.
@@ -119,7 +122,7 @@ func Verify(ctx context.Context, s Source, o Options) (*Report, error) {
 	if o.EntriesMax == 0 {
 		o.EntriesMax = defaultEntriesMax
 	}
-	r := &Report{Installation: s.Installation(), At: s.At(), Findings: []Finding{}, Range: o.From > 0 || o.To > 0}
+	r := &Report{Installation: s.Installation(), At: s.At(), Findings: []Finding{}, Range: o.From > 0 || o.To > 0, LeftOut: len(s.LeftOut())}
 	heads := r.heads(s, &o)
 	for _, p := range s.Partitions() {
 		if o.Partition >= 0 && p != o.Partition {
@@ -150,7 +153,7 @@ func (r *Report) add(f Finding) {
 func (r *Report) heads(s Source, o *Options) map[int][]Head {
 	all := map[int][]Head{}
 	for _, h := range o.Heads {
-		if o.Partition >= 0 && h.Partition != o.Partition {
+		if o.Partition >= 0 && h.Partition != o.Partition || slices.Contains(s.LeftOut(), h.Partition) {
 			continue
 		}
 		bad := func(text string) {
@@ -627,7 +630,11 @@ func (r *Report) Sentence() string {
 	case r.links() == 0:
 		return "nothing to check: no partition has a chain"
 	}
-	text := fmt.Sprintf("fits: %s of %s, %d purged by retention, %d older than the chain; ", say.Count(rows, "row"), say.Count(int64(r.links()), "partition"), purged, before)
+	text := fmt.Sprintf("fits: %s of %s, ", say.Count(rows, "row"), say.Count(int64(r.links()), "partition"))
+	if r.LeftOut > 0 {
+		text += fmt.Sprintf("the export leaves %s out, ", say.Count(int64(r.LeftOut), "partition"))
+	}
+	text += fmt.Sprintf("%d purged by retention, %d older than the chain; ", purged, before)
 	switch {
 	case heads == 0:
 		return text + "no head: what was cut off at the end, or replaced as a whole, would not be seen"

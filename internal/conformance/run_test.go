@@ -329,6 +329,9 @@ func TestCheckHasNoUndo(t *testing.T) {
 	o := quick(10)
 	o.Check = true
 	report := play(t, nc, o)
+	if len(report.Findings) == 0 {
+		t.Fatal("nothing is found")
+	}
 	for _, f := range report.Findings {
 		want := conformance.Held
 		if n := strings.TrimPrefix(f.Rule, "P"); len(n) == 1 && n != "9" || n == "15" {

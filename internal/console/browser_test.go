@@ -405,6 +405,27 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
+// TestAgesAreByTheServersClock: a browser whose clock is wrong shows the ages that the server says.
+//
+// covers: O9
+func TestAgesAreByTheServersClock(t *testing.T) {
+	b := newBrowser(t, as(operate.RoleViewer, newConsole(t, fixedWorld().config()))) // whose noon is not that of this machine
+	for _, path := range []string{"tasks", "tasks/order/order-1002", "pauses"} {
+		b.open(path)
+		said := eval[[]string](b, `fetch(location.href).then(function (r) { return r.text(); }).then(function (text) {
+			return Array.from(new DOMParser().parseFromString(text, "text/html").querySelectorAll("time.t .rel")).map(function (n) { return n.textContent; }); })`)
+		shown := eval[[]string](b, `Array.from(document.querySelectorAll("time.t .rel")).map(function (n) { return n.textContent; })`)
+		if len(said) < 2 || len(said) != len(shown) {
+			t.Fatalf("%s: the server says %q, the browser %q", path, said, shown)
+		}
+		for i := range said { // what is counted in seconds goes on
+			if counts := regexp.MustCompile(`^(in )?\d+ s( ago)?$|^now$`); said[i] != shown[i] && !(counts.MatchString(said[i]) && counts.MatchString(shown[i])) {
+				t.Errorf("%s: the server says %q, the browser %q", path, said[i], shown[i])
+			}
+		}
+	}
+}
+
 // firstPages are what is looked at first when something is wrong.
 var firstPages = []string{"", "tasks", "tasks/order/order-1002", "tasks/order/order-1004", "failures", "agents", "pauses", "operations", "audit"}
 

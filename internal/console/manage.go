@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -352,7 +353,12 @@ type auditRow struct {
 	URL           string
 	BeforeT, Aft  string // laid out
 	Refused, Long bool
+	Whole         string // where all of it is, when it is too long for this page
 }
+
+// auditBytesMax is how much a page of the audit trail shows of what was changed, laid out; the newest entries go first. Of one
+// entry it shows inlineMax at most.
+const auditBytesMax = 1 << 20
 
 type auditData struct {
 	Rows   []auditRow
@@ -379,23 +385,42 @@ func (c *console) audit(ctx context.Context, r *http.Request) (page, error) {
 	for _, name := range []string{"actor", "action", "target", "from", "to"} {
 		d.Values[name] = q.Get(name)
 	}
+	room := auditBytesMax
 	for i := range page1.Entries {
-		d.Rows = append(d.Rows, c.auditRow(&page1.Entries[i]))
+		row, err := c.auditRow(&page1.Entries[i], &room)
+		if err != nil {
+			return page{}, err
+		}
+		d.Rows = append(d.Rows, row)
 	}
 	return page{Title: "Audit", Data: d}, nil
 }
 
-func (c *console) auditRow(e *operate.AuditEntry) auditRow {
-	row := auditRow{AuditEntry: *e, Refused: strings.HasPrefix(e.Outcome, "refused") || strings.HasPrefix(e.Outcome, "failed")}
-	row.BeforeT, _, _ = layOut(e.Before)
-	row.Aft, _, _ = layOut(e.After)
-	if len(e.Before) == 0 {
-		row.BeforeT = ""
+// auditRow lays an entry out, in the room that the page has left.
+func (c *console) auditRow(e *operate.AuditEntry, room *int) (row auditRow, err error) {
+	row = auditRow{AuditEntry: *e, Refused: strings.HasPrefix(e.Outcome, "refused") || strings.HasPrefix(e.Outcome, "failed")}
+	most := min(*room, inlineMax)
+	row.Long = len(e.Before)+len(e.After) > 0
+	if row.Long && len(e.Before)+len(e.After) <= most {
+		if len(e.Before) > 0 {
+			row.BeforeT, _, _ = layOut(e.Before)
+		}
+		if len(e.After) > 0 {
+			row.Aft, _, _ = layOut(e.After)
+		}
 	}
-	if len(e.After) == 0 {
-		row.Aft = ""
+	switch n := len(row.BeforeT) + len(row.Aft); {
+	case !row.Long:
+	case n == 0 || n > most:
+		row.BeforeT, row.Aft = "", ""
+		at := e.At.UTC()
+		only := url.Values{"actor": {e.Actor}, "action": {e.Action}, "target": {e.Target}, "from": {at.Format(time.RFC3339Nano)}, "to": {at.Add(time.Microsecond).Format(time.RFC3339Nano)}}
+		if row.Whole, err = c.export("ndjson", only.Encode(), "audit"); err != nil {
+			return row, err
+		}
+	default:
+		*room -= n
 	}
-	row.Long = row.BeforeT != "" || row.Aft != ""
 	parts := strings.Split(e.Target, "/")
 	switch {
 	case len(parts) == 3 && parts[0] == "task":
@@ -405,7 +430,7 @@ func (c *console) auditRow(e *operate.AuditEntry) auditRow {
 	case len(parts) == 2 && parts[0] == "group":
 		row.URL = c.url("failures", parts[1])
 	}
-	return row
+	return row, nil
 }
 
 type settingsData struct {

@@ -91,7 +91,10 @@ func (c *console) changeSchedule(r *http.Request) (*dialog, error) {
 		d.What = say.Of("schedule.run", "type", s.Type)
 		d.Hidden = keyOf(r)
 		d.do = func(ctx context.Context, typed form) error {
-			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, typed("reason"), typed("key"))
+			run, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, typed("reason"), typed("key"))
+			if run.Again {
+				d.told = say.Of("schedule.ran-already", "task", run.Task)
+			}
 			return err
 		}
 	default:

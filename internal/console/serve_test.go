@@ -356,6 +356,34 @@ func TestExports(t *testing.T) {
 	}
 }
 
+// TestAuditIsBounded: a page of the trail shows so many bytes of what was changed; of an entry that is too long, or has no room left,
+// it says where all of it is.
+//
+// covers: OP16
+func TestAuditIsBounded(t *testing.T) {
+	w := fixedWorld()
+	document := func(bytes int) json.RawMessage {
+		return json.RawMessage(`{"text":"` + strings.Repeat("x", bytes) + `","password":"open sesame"}`)
+	}
+	for range 40 {
+		w.append(operate.AuditEntry{At: noon, Actor: "olga", Action: "plan.apply", Target: "plan/order/2", Before: document(20 << 10), After: document(25 << 10)})
+	}
+	w.append(operate.AuditEntry{At: noon, Actor: "olga", Action: "plan.apply", Target: "plan/order/3", After: document(250 << 10)})
+	w.append(operate.AuditEntry{At: noon, Actor: "olga", Action: "plan.apply", Target: "plan/order/4", After: document(10)})
+	body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"audit").Body.String()
+	if len(body) > 3<<19 || strings.Contains(body, "open sesame") {
+		t.Errorf("a page of %d bytes", len(body))
+	}
+	shown, left := strings.Count(body, "before → after</summary>"), strings.Count(body, "too many for this page")
+	if shown < 20 || left < 10 || !strings.Contains(body, "xxxxxxxxxx&") {
+		t.Errorf("%d changes are shown and %d are not", shown, left)
+	}
+	whole := "/v1/audit?" + url.Values{"actor": {"olga"}, "action": {"plan.apply"}, "target": {"plan/order/3"}, "from": {noon.UTC().Format(time.RFC3339Nano)}, "to": {noon.UTC().Add(time.Microsecond).Format(time.RFC3339Nano)}, "format": {"ndjson"}}.Encode()
+	if !strings.Contains(body, `<a href="`+html.EscapeString(whole)+`" download>`) {
+		t.Errorf("no way to %s", whole)
+	}
+}
+
 // TestEditShowsBothInputs: old and new stand side by side before anything is sent; what is no JSON, or is refused, is said
 // where it was typed.
 //

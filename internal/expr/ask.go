@@ -67,12 +67,15 @@ func (p *Program) Until(t *core.Task, step int) (core.Instant, error) {
 	return core.InstantOf(instant.Time), nil
 }
 
-// Elements are the elements of an each, and how many they are.
+// Elements are the elements of an each, and how many they are. null, as encoding/json writes an empty slice, has none.
 func (p *Program) Elements(t *core.Task, step int) ([]byte, int, error) {
 	at := place{step, fieldElements}
 	v, err := p.eval(at, &view{p: p, t: t, step: step})
 	if err != nil {
 		return nil, 0, err
+	}
+	if v == types.NullValue {
+		return []byte("[]"), 0, nil
 	}
 	list, ok := v.(traits.Lister)
 	if !ok {

@@ -229,6 +229,9 @@ func TestUntilAndElements(t *testing.T) {
 	if _, _, err := p.Elements(taskOf(`{"rows":[1,2,3,4]}`), 3); err == nil || err.Error() != "step d: elements: it gives 4 elements, elements_max is 3" {
 		t.Errorf("%v", err)
 	}
+	if list, n, err := p.Elements(taskOf(`{"rows":null}`), 3); err != nil || n != 0 || string(list) != "[]" {
+		t.Errorf("of null: %s, %d, %v", list, n, err)
+	}
 	if _, _, err := p.Elements(taskOf(`{"rows":{}}`), 3); err == nil || err.Error() != "step d: elements: it gives a map, want a list" {
 		t.Errorf("%v", err)
 	}

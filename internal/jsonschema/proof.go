@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -27,7 +28,8 @@ type Step struct {
 	Index   int // of the element; -1: any
 }
 
-// Type is the one type that the value at a path has in every payload that fits and has it; empty: none is proven.
+// Type is the one type that the value at a path has in every payload that fits and has it; empty: none is proven. A list or an
+// object may be null instead, of which there is no part.
 func (s *Schema) Type(path ...Step) string {
 	if s == nil {
 		return ""
@@ -76,7 +78,11 @@ func common(all []*jsonschema.Schema, path []Step) (is string) {
 // said is the type that a schema itself says.
 func said(s *jsonschema.Schema) string {
 	if s.Types != nil {
-		if types := s.Types.ToStrings(); len(types) == 1 {
+		types := s.Types.ToStrings()
+		if slices.Contains(types, Array) || slices.Contains(types, Object) {
+			types = slices.DeleteFunc(types, func(t string) bool { return t == Null })
+		}
+		if len(types) == 1 {
 			return types[0]
 		}
 	}

@@ -11,6 +11,7 @@ func TestType(t *testing.T) {
 		"any":{"anyOf":[{"type":"integer"},{"const":5}]},"mixed":{"oneOf":[{"type":"integer"},{"type":"string"}]},"some":{"anyOf":[{"type":"integer"},{}]},
 		"enum":{"enum":[1,2.0,3e0]},"fine":{"enum":[1,2.5]},"word":{"enum":["a","b"]},"yes":{"const":true},
 		"rows":{"type":"array","items":{"properties":{"n":{"type":"integer"}}}},"pair":{"prefixItems":[{"type":"integer"},{"type":"string"}],"items":{"type":"boolean"}},
+		"list":{"type":["array","null"],"items":{"type":"integer"}},"one":{"type":["null","object"],"properties":{"n":{"type":"integer"}}},"parts":{"type":["array","object","null"]},
 		"by":{"additionalProperties":{"type":"integer"},"properties":{"name":{"type":"string"}}}},
 		"patternProperties":{"^x_":{"type":"integer"}},"$defs":{"cents":{"type":"integer"}}}`
 	s, err := Compile(schema)
@@ -29,6 +30,7 @@ func TestType(t *testing.T) {
 		{Integer, []Step{name("enum")}}, {"", []Step{name("fine")}}, {String, []Step{name("word")}}, {Boolean, []Step{name("yes")}}, {Integer, []Step{name("x_1")}},
 		{Array, []Step{name("rows")}}, {Integer, []Step{name("rows"), element(-1), name("n")}}, {Integer, []Step{name("rows"), element(3), name("n")}}, {"", []Step{name("rows"), element(0)}},
 		{Integer, []Step{name("pair"), element(0)}}, {String, []Step{name("pair"), element(1)}}, {Boolean, []Step{name("pair"), element(2)}}, {"", []Step{name("pair"), element(-1)}},
+		{Array, []Step{name("list")}}, {Integer, []Step{name("list"), element(-1)}}, {Object, []Step{name("one")}}, {Integer, []Step{name("one"), name("n")}}, {"", []Step{name("parts")}},
 		{String, []Step{name("by"), name("name")}}, {Integer, []Step{name("by"), name("else")}},
 	} {
 		if got := s.Type(c.path...); got != c.want {

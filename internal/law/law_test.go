@@ -137,9 +137,9 @@ var packages = map[string]place{
 	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
-	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/pause"}, links: []string{"sql"}},
-	"schema/sqlite":   {imports: []string{"schema", "internal/core", "internal/operate"}, links: []string{"sql"}},
-	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite"}},
+	"schema/postgres": {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/option", "internal/pause"}, links: []string{"sql"}},
+	"schema/sqlite":   {imports: []string{"schema", "internal/core", "internal/operate", "internal/option"}, links: []string{"sql"}},
+	"schema/dialects": {imports: []string{"schema", "schema/postgres", "schema/sqlite", "internal/option"}},
 
 	// Every name and encoding on NATS, without a connection: what the author of an SDK or
 	// of a conformance kit reads.

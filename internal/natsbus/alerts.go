@@ -89,11 +89,8 @@ func (c *Conn) takeError(msg jetstream.Msg, take func(e core.Ending, done func(e
 	return nil
 }
 
-// Times of the delivery of alerts.
-const (
-	deliveryAckWait = 10 * time.Second // an alert comes again after this, if its reader has died
-	deliveryMost    = 64               // most alerts that are handed out and not done
-)
+// deliveryAckWait is after how long an alert comes again whose reader has died.
+const deliveryAckWait = 10 * time.Second
 
 // PublishAlert stores an alert and waits for the confirmation. An alert whose id was stored a short time ago
 // is not stored again.
@@ -122,9 +119,9 @@ func (m *AlertMessage) Done() error { return m.msg.Ack() }
 func (m *AlertMessage) Working() error { return m.msg.InProgress() }
 
 // ReadAlerts calls take with every alert that is not done, also from times without a reader, until ctx ends
-// (nil) or reading fails. take must not block for long; at most deliveryMost alerts are handed out at a time.
-func (c *Conn) ReadAlerts(ctx context.Context, take func(*AlertMessage)) error {
-	config := jetstream.ConsumerConfig{Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckWait: deliveryAckWait, MaxAckPending: deliveryMost}
+// (nil) or reading fails. take must not block for long; at most most alerts are handed out that are not done.
+func (c *Conn) ReadAlerts(ctx context.Context, most int, take func(*AlertMessage)) error {
+	config := jetstream.ConsumerConfig{Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckWait: deliveryAckWait, MaxAckPending: most}
 	return c.consume(ctx, c.names.StreamAlerts(), config, func(msg jetstream.Msg) error {
 		alert, err := wire.DecodeAlert(msg.Data())
 		if err != nil {

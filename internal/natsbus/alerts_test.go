@@ -183,7 +183,7 @@ func TestAlertsAreKept(t *testing.T) {
 		defer cancel()
 		got := make(chan *AlertMessage, 10)
 		ended := make(chan error, 1)
-		go func() { ended <- c.ReadAlerts(ctx, func(m *AlertMessage) { got <- m }) }()
+		go func() { ended <- c.ReadAlerts(ctx, 20, func(m *AlertMessage) { got <- m }) }()
 		for range n {
 			m := receive(t, "an alert", got)
 			ids = append(ids, m.Alert.ID)
@@ -226,7 +226,7 @@ func TestAlertsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config := consumer.CachedInfo().Config; config.AckWait != deliveryAckWait || config.MaxDeliver != -1 || config.MaxAckPending != deliveryMost {
+	if config := consumer.CachedInfo().Config; config.AckWait != deliveryAckWait || config.MaxDeliver != -1 || config.MaxAckPending != 20 {
 		t.Errorf("%+v", config)
 	}
 	if pending := consumer.CachedInfo().NumAckPending; pending != 1 {

@@ -133,7 +133,6 @@ func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, resting *rests
 	header := movedHeaders(msg.Headers(), core.InstantOf(meta.Timestamp), room)
 	if need := headerBytes(header); need > room {
 		cause := fmt.Sprintf("it has %d bytes, NATS takes %d", need+len(msg.Data()), c.MaxPayload())
-		c.log.Error("a message cannot be brought to its partition; it is a dead letter", "stream", c.names.StreamIn(), "seq", meta.Sequence.Stream, "error", cause)
 		done(c.Dead(ctx, c.names.StreamIn(), msg.Subject(), msg.Data(), cause, wire.Header(header)))
 		return
 	}

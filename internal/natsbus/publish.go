@@ -24,7 +24,7 @@ const deadHeadersMax = 8 << 10
 // returns.
 func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
-	packs := map[endingKind]*pack{}
+	packs, most := map[endingKind]*pack{}, c.MaxPayload()-eventsRoom
 	for i := range endings {
 		e := &endings[i]
 		kind := endingKind{e.Type, e.State}
@@ -33,7 +33,14 @@ func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 			p = &pack{buf: buffer()}
 			packs[kind] = p
 		}
+		was := len(*p.buf)
 		p.add(e)
+		if p.items > 1 && len(*p.buf) > most {
+			*p.buf = (*p.buf)[:was]
+			p.items--
+			c.flushPack(t, p)
+			p.add(e)
+		}
 		if p.items == wire.EventsMax || len(*p.buf) >= wire.PackBytesMax {
 			c.flushPack(t, p)
 		}
@@ -44,6 +51,9 @@ func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	}
 	t.end(nil)
 }
+
+// eventsRoom is how many bytes of a message are kept free for the end of a pack of endings.
+const eventsRoom = 16
 
 // endingKind is what the endings of a pack have in common.
 type endingKind struct {
@@ -187,9 +197,9 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 	})
 }
 
-// Dead stores a message that could not be used, with the cause and its subject, and waits until the stream of
-// dead letters has it. Its headers come along, except those that the server would act on, and unless they are
-// too many. Data that does not fit in a message is cut.
+// Dead stores a message that could not be used, with the cause and its subject, waits until the stream of
+// dead letters has it, and tells it: it may be work that was accepted. Its headers come along, except those
+// that the server would act on, and unless they are too many. Data that does not fit in a message is cut.
 func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header wire.Header) error {
 	h := keptHeaders(nats.Header(header))
 	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
@@ -202,6 +212,7 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	if err != nil {
 		return fmt.Errorf("dead letter of %s: %w", stream, err)
 	}
+	c.log.Error("ALERT: a stored message cannot be used; it is a dead letter", "event", "dead-letter", "stream", stream, "subject", wire.Short(subject), "error", cause)
 	return nil
 }
 

@@ -122,6 +122,40 @@ func TestTellManyUndone(t *testing.T) {
 	}
 }
 
+// What ended with long errors is told also where messages are small.
+func TestTellManyWithLongErrors(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{MaxPayload: 64 << 10}).ClientURL())
+	setUp(t, c, StreamConfig{})
+	endings := make([]core.Ending, wire.EventsMax)
+	for i := range endings {
+		endings[i] = core.Ending{Partition: 3, EndNumber: int64(i), ID: fmt.Sprint("o-", i), Type: "order", State: core.StateUndone, Error: strings.Repeat("late ", 200), CreatedAt: at, At: at}
+	}
+	done := make(chan error, 1)
+	c.PublishEndings(endings, func(err error) { done <- err })
+	if err := receive(t, "the stream's word", done); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.js.Stream(within(t), names.StreamEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []core.Ending
+	for seq := range stream.CachedInfo().State.LastSeq {
+		m, err := stream.GetMsg(within(t), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := wire.DecodeEndings(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, list...)
+	}
+	if !reflect.DeepEqual(got, endings) {
+		t.Errorf("%d endings are told, want %d", len(got), len(endings))
+	}
+}
+
 // covers: inv10
 func TestTellFails(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL()) // without streams

@@ -72,15 +72,22 @@ func (r *replier) add(subject string, c *core.Command, token core.Token, reply *
 		b = &batchIn{buf: []byte{wire.BatchVersion}}
 		r.batches[subject] = b
 	}
+	was := len(b.buf)
 	b.buf = wire.AppendBatchReply(b.buf, c, token, reply)
+	var full [][]byte
+	if b.items > 0 && len(b.buf)+headerBytes(r.from) > int(r.nc.MaxPayload()) { // NATS would take none of them
+		full = append(full, b.buf[:was])
+		b.buf, b.items = append([]byte{wire.BatchVersion}, b.buf[was:]...), 0
+	}
 	b.items++
 	if b.items >= wire.BatchItemsMax || len(b.buf) >= wire.BatchBytesMax {
 		delete(r.batches, subject)
-		r.mu.Unlock()
-		r.publish(subject, nil, b.buf)
-		return
+		full = append(full, b.buf)
 	}
 	r.unlockWake()
+	for _, data := range full {
+		r.publish(subject, nil, data)
+	}
 }
 
 // unlockWake unlocks and wakes the goroutine; after close it publishes by itself.

@@ -146,7 +146,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 			delete(out.count, l)
 		}
 	}
-	signer := s.conn.signer.Load()
+	signer, most := s.conn.signer.Load(), min(wire.BatchBytesMax, s.conn.MaxPayload())
 	var first error
 	keep := func(err error) {
 		if first == nil {
@@ -171,7 +171,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 		was := len(b.buf)
 		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
 		// The command made the batch too large: send what was there before, and begin the next batch with it.
-		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
+		if len(b.commands) > 0 && len(b.buf) > most {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]
 			next := append([]byte{wire.BatchVersion}, record...)

@@ -118,6 +118,34 @@ func TestSenderBatches(t *testing.T) {
 	nothing(t, "unserved", w.unserved)
 }
 
+// A server whose messages are small gets no batch, of commands or of replies, that it does not take.
+func TestBatchesFitAMessage(t *testing.T) {
+	const payload = 32 << 10
+	server := serve(t, natsserver.Options{MaxPayload: payload})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	s, w := sending(t, c)
+	_, batches := answering(t, agent, true)
+	met(t, s, true)
+	large := commands(2 * wire.BatchItemsMax)
+	for i := range large {
+		large[i].Input = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", payload/16))
+	}
+	if err := s.Send(large); err != nil {
+		t.Error(err)
+	}
+	for range large {
+		receive(t, "the reply to a command", w.replies)
+		if !<-batches {
+			t.Error("a command of many came alone")
+		}
+	}
+	r := &replier{nc: agent.nc, wake: make(chan struct{}, 1), batches: map[string]*batchIn{}, failed: func(err error) { t.Error(err) }}
+	for i := range large { // that are ready at the same time
+		r.add("to.nobody", &large[i], core.Token{}, &core.Reply{Result: large[i].Input})
+	}
+	r.flush()
+}
+
 // One instance that does not say that it takes batches is enough to send none:
 // it would get nothing to do.
 func TestSenderIsFairToOthers(t *testing.T) {

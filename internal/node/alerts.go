@@ -324,7 +324,7 @@ type alertSource struct{ conn *natsbus.Conn }
 
 // Read implements alerts.Source.
 func (s alertSource) Read(ctx context.Context, take func(alerts.Message)) error {
-	return s.conn.ReadAlerts(ctx, func(m *natsbus.AlertMessage) { take(alerts.Message{Alert: m.Alert, Done: m.Done, Working: m.Working}) })
+	return s.conn.ReadAlerts(ctx, alerts.InFlightMost, func(m *natsbus.AlertMessage) { take(alerts.Message{Alert: m.Alert, Done: m.Done, Working: m.Working}) })
 }
 
 // newSender makes what delivers alerts while this node's supervisor leads.

@@ -64,6 +64,10 @@ const (
 	checkNode         = "node"
 )
 
+// Checks are all of them.
+var Checks = []string{checkSettings, checkDatabase, checkTables, checkDatabaseDisk, checkNATS, checkNATSVersion, checkStreams, checkReplicas, checkStorage,
+	CheckSync, checkNATSDisk, checkRights, CheckRightsWide, checkWeights, checkClocks, checkName, checkNode}
+
 // Finding is one thing that a node needs and that was looked at.
 type Finding struct {
 	Check string `json:"check"`

@@ -148,9 +148,9 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	log = slog.New(secrets.Handler(log.Handler()))
 	n := &Node{unpaired: make(chan error, 1), listens: make(chan string, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
-	n.log = slog.New(n.lines).With("node", cfg.NodeName)
 	n.raiser, n.told = newRaiser(cfg.NodeName), ground.LogSink{Log: log.With("node", cfg.NodeName)} // which does not need folding
 	n.stand(ground.Sinks{n.told, n.raiser})
+	n.log = slog.New(alertLines{n.lines, n.ground}).With("node", cfg.NodeName)
 	n.ground.Hide(secrets)
 	n.observers = scheduler.NewObservers(n.log, n.reportObserver)
 	err = n.openTraces(ctx, secrets)

@@ -349,7 +349,6 @@ func (w ownerWires) ack(m *natsbus.TaskMessage) func() {
 // bury stores what cannot be decoded as a dead letter; only then may its
 // message be acknowledged.
 func (w ownerWires) bury(ctx context.Context, stream string, m *natsbus.TaskMessage, cause error) bool {
-	w.n.log.Error("a message cannot be decoded; it is a dead letter", "stream", stream, "seq", m.Seq, "error", cause)
 	err := w.n.persist(ctx, "dead letter", func() error {
 		return w.n.conn.Dead(ctx, stream, m.Subject, m.Data, cause.Error(), m.Header)
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	probesAtOnce  = 256             // questions that wait for an agent's answer at a time
+	probesAtOnce  = 256             // questions that wait for answers of one agent at a time
 	probeAnswer   = 5 * time.Second // the longest that one of them waits
 	probeAgain    = 100 * time.Millisecond
 	probeAgainMax = 2 * time.Second
@@ -23,14 +23,17 @@ type probes struct {
 	now  func() core.Instant
 	ask  func(ctx context.Context, cmd *core.Command, resultMax int) (core.Probe, error)
 	log  *slog.Logger
-	room chan struct{} // has an element for each question that waits for an answer
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
+
+	mu sync.Mutex
+	// rooms have an element for each question that waits for an answer, by agent: one that is silent keeps none from another.
+	rooms map[string]chan struct{}
 }
 
 func newProbes(now func() core.Instant, ask func(context.Context, *core.Command, int) (core.Probe, error), log *slog.Logger) *probes {
-	p := &probes{now: now, ask: ask, log: log, room: make(chan struct{}, probesAtOnce)}
+	p := &probes{now: now, ask: ask, log: log, rooms: map[string]chan struct{}{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -63,11 +66,22 @@ func (p *probes) begin(q scheduler.Question, said func(core.Probe)) {
 	})
 }
 
+// room is that of an agent.
+func (p *probes) room(agent string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rooms[agent] == nil {
+		p.rooms[agent] = make(chan struct{}, probesAtOnce)
+	}
+	return p.rooms[agent]
+}
+
 // once asks once. The agent is told until when this answer is read.
 func (p *probes) once(ctx context.Context, q *scheduler.Question) (core.Probe, error) {
+	room := p.room(q.Command.Agent)
 	select {
-	case p.room <- struct{}{}:
-		defer func() { <-p.room }()
+	case room <- struct{}{}:
+		defer func() { <-room }()
 	case <-ctx.Done():
 		return core.Probe{}, ctx.Err()
 	}

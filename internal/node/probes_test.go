@@ -76,3 +76,31 @@ func TestProbesEnd(t *testing.T) {
 	<-asked
 	p.close()
 }
+
+// TestSilentAgentHoldsUpNoProbe: an agent that answers no question, of many, keeps none from another agent.
+func TestSilentAgentHoldsUpNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := newProbes(func() core.Instant { return core.InstantOf(time.Now()) }, func(ctx context.Context, cmd *core.Command, _ int) (core.Probe, error) {
+			if cmd.Agent == "silent" {
+				<-ctx.Done()
+				return core.Probe{}, ctx.Err()
+			}
+			return core.Probe{Outcome: core.ProbeDone, Result: []byte(`1`)}, nil
+		}, slog.New(slog.DiscardHandler))
+		defer p.close()
+		ask := func(agent string, said func(core.Probe)) {
+			p.begin(scheduler.Question{Command: core.Command{Agent: agent, Left: time.Minute, CompleteBy: core.InstantOf(began.Add(time.Minute))}}, said)
+		}
+		for range 8 * probesAtOnce {
+			ask("silent", func(core.Probe) { t.Error("it is answered") })
+		}
+		synctest.Wait()
+		answered := false
+		ask("well", func(core.Probe) { answered = true })
+		synctest.Wait()
+		if !answered {
+			t.Error("the agent that answers is not asked")
+		}
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -155,7 +154,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer sender.Close()
 	asks := newProbes(n.clock.instant, n.conn.AskProbe, n.log)
 	defer asks.close()
-	s := scheduler.New(cfg, n.store, ownerBus{n, sender, asks}, newOwnerWires(n, inboxes), n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
+	s := scheduler.New(cfg, n.store, ownerBus{n, sender, asks}, newOwnerWires(n, inboxes), n.membership(abrupt), n.log)
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err

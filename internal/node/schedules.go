@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
@@ -93,13 +95,8 @@ type scheduleTasks struct{ n *Node }
 
 // States implements schedules.Tasks.
 func (s scheduleTasks) States(ctx context.Context, ids []string) (map[string]schedules.State, error) {
-	of := map[int][]string{}
-	for _, id := range ids {
-		p := wire.PartitionOf(id, s.n.cfg.Partitions)
-		of[p] = append(of[p], id)
-	}
 	states := make(map[string]schedules.State, len(ids))
-	for partition, some := range of {
+	for partition, some := range s.byPartition(ids) {
 		found, err := s.n.store.Existing(ctx, partition, some)
 		if err != nil {
 			return nil, err
@@ -114,6 +111,33 @@ func (s scheduleTasks) States(ctx context.Context, ids []string) (map[string]sch
 func (s scheduleTasks) known(ctx context.Context, id string) (bool, error) {
 	states, err := s.States(ctx, []string{id})
 	return len(states) > 0, err
+}
+
+func (s scheduleTasks) byPartition(ids []string) map[int][]string {
+	of := map[int][]string{}
+	for _, id := range ids {
+		p := wire.PartitionOf(id, s.n.cfg.Partitions)
+		of[p] = append(of[p], id)
+	}
+	return of
+}
+
+// Unread implements schedules.Tasks.
+func (s scheduleTasks) Unread(ctx context.Context, ids []string, before time.Time) (map[string]bool, error) {
+	unread := map[string]bool{}
+	if !s.n.cfg.Has(config.RoleScheduler) { // others may not read task streams
+		return unread, nil
+	}
+	for partition, some := range s.byPartition(ids) {
+		is, err := s.n.unread(ctx, partition, core.InstantOf(before))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range some {
+			unread[id] = is
+		}
+	}
+	return unread, nil
 }
 
 // Read implements schedules.Tasks.

@@ -88,7 +88,7 @@ func (n *Node) answered(ctx context.Context, e *operate.AuditEntry, name string)
 func (n *Node) unasked(ctx context.Context, e *operate.AuditEntry, partition int) (bool, error) {
 	at, position, known := e.Place()
 	if !known {
-		return n.unreadIn(ctx, partition, true, core.InstantOf(e.At.Add(operate.DeskMax)))
+		return n.unreadIn(ctx, partition, true, core.InstantOf(e.At.Add(e.Worked())))
 	}
 	states, err := n.store.CursorsOf(ctx, []int{at}, "")
 	return err == nil && len(states) == 1 && states[0].ControlCursor < position, err

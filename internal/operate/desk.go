@@ -149,7 +149,10 @@ func (d *Desk) begin(ctx context.Context, a *Act, outcome string) (over bool, er
 	case a.Same != nil && !a.Same(again):
 		return true, keyTaken(a.Key, "key %s was used for %s of %s with another step, input, result or end already", again)
 	case again.Outcome == "" || again.Outcome == outcomeOpen: // it is done again, or asked about the same journal row
-		return false, nil
+		if d.now().Before(again.At.Add(settleKeyAfter - settleAfter)) {
+			return false, nil
+		}
+		return true, &Refusal{Code: 503, Detail: say.Of("refuse.looked-up"), RetryMS: settleAfter.Milliseconds()}
 	case strings.HasPrefix(again.Outcome, outcomeRefused), strings.HasPrefix(again.Outcome, outcomeFailed):
 		return true, &Refusal{Code: 409, Detail: say.Of("refuse.answered", "outcome", again.Outcome)}
 	}

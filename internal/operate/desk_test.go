@@ -214,3 +214,46 @@ func TestSettleWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysBesideTheirVerdict: what is asked again by a key is not carried out while what became of it may be looked up. It would
+// be carried out, and the trail would say that it was not.
+//
+// covers: O12
+func TestKeysBesideTheirVerdict(t *testing.T) {
+	now := time.Now()
+	lost := errors.New("killed, or the answer is lost")
+	for name, ask := range map[string]func(*operate.Desk, func()) error{
+		"change": func(d *operate.Desk, do func()) error {
+			return d.Change(t.Context(), &operate.Act{By: olga, Action: operate.ScheduleRunNow, Target: "schedule/s", Key: "k", Away: true}, func(context.Context) error { do(); return lost })
+		},
+		"ask": func(d *operate.Desk, do func()) error {
+			return d.Ask(t.Context(), &operate.Act{By: olga, Action: "undo", Target: "task/order/o-1", Key: "k"}, func(context.Context) (string, error) { do(); return "", lost })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, done := newShaky(t), 0
+			for after := time.Duration(0); after < 20*time.Minute; after += 15 * time.Second {
+				was := done
+				err := ask(s.desk(now.Add(after)), func() { done++ })
+				if bad, refused := errors.AsType[*operate.Refusal](err); done == was && (!refused || bad.Code != 503 || bad.RetryMS == 0) {
+					t.Fatalf("after %v: %v", after, err)
+				}
+				if err := s.desk(now.Add(after+operate.DeskMax)).Settle(t.Context(), s, func(context.Context, *operate.AuditEntry) (string, error) {
+					if done > was {
+						t.Fatalf("what became of it is looked up %v after the first request, and it is carried out from %v after it on", after+operate.DeskMax, after)
+					}
+					return "", nil // its owner is away
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if done < 14*60/15 {
+				t.Errorf("it was carried out %d times: a request whose answer is lost is to be repeated for some minutes", done)
+			}
+			s.settle(t, now.Add(20*time.Minute), 1)
+			if bad, refused := errors.AsType[*operate.Refusal](ask(s.desk(now.Add(20*time.Minute)), func() { t.Error("it is carried out after its verdict") })); !refused || bad.Code != 409 {
+				t.Errorf("after its verdict: %+v", bad)
+			}
+		})
+	}
+}

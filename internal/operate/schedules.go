@@ -92,6 +92,7 @@ type Schedules interface {
 
 // ScheduleRun is a task that was submitted because someone asked.
 type ScheduleRun struct {
-	Type string `json:"type"`
-	Task string `json:"task"`
+	Type  string `json:"type"`
+	Task  string `json:"task"`
+	Again bool   `json:"again,omitempty" doc:"another request has submitted it within the same second: it is one task"`
 }

@@ -383,6 +383,7 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason, ke
 	run := ScheduleRun{Type: task.Type, Task: task.ID}
 	now.After = run
 	var missing error // in the schedule; the task runs all the same
+	again := false
 	err = s.Desk.Change(ctx, &now, func(ctx context.Context) error {
 		if now.Again != nil { // it is the task of the first request
 			at, task.ID = now.Again.At, runOf(now.Again).Task
@@ -395,7 +396,8 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason, ke
 			return err
 		}
 		missing = ChangeSchedule(Apart(ctx), s.Store, is, func(to *Schedule) bool {
-			if to.LastTask == task.ID || now.Again != nil && to.LastAt.After(at) {
+			again = to.LastTask == task.ID
+			if again || now.Again != nil && to.LastAt.After(at) {
 				return false
 			}
 			to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = task.ID, core.InstantOf(at).Time(), place, "", ""
@@ -407,7 +409,7 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason, ke
 	if err == nil {
 		err = missing
 	}
-	if now.Again != nil {
+	if run.Again = again; now.Again != nil {
 		run = runOf(now.Again)
 	}
 	return run, err

@@ -13,7 +13,7 @@ import (
 // When an entry without an outcome is settled.
 const (
 	settleAfter    = DeskMax + 3*deskTrail // no one works on it any more
-	settleKeyAfter = 15 * time.Minute      // nor asks again by its key
+	settleKeyAfter = 15 * time.Minute      // nor asks again by its key, which is done again until settleAfter before
 	settlePage     = 500
 )
 

@@ -120,6 +120,9 @@ func TestRunIsAsOldAsItsLook(t *testing.T) {
 		pass(time.Hour)
 		defer w.runner(t.Context(), config())()
 		_, members := w.until(op.ID, operate.OperationDone)
+		if len(members) != 2 {
+			t.Errorf("%d members, want 2", len(members))
+		}
 		for _, m := range members {
 			if m.Outcome != operate.OutcomeSkipped || !strings.Contains(m.Text, "refused: its do may still act until") {
 				t.Errorf("%s: %q", m.Outcome, m.Text)

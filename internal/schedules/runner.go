@@ -43,6 +43,8 @@ type Tasks interface {
 	// Read returns those whose partitions have been read as far as their places: whoever of them is not there then was
 	// refused, or could not be read, or is forgotten.
 	Read(ctx context.Context, tasks []operate.ScheduleTask) ([]operate.ScheduleTask, error)
+	// Unread returns those of the ids whose partitions have not been read up to a time: they may be among what is not read.
+	Unread(ctx context.Context, ids []string, before time.Time) (map[string]bool, error)
 }
 
 // Leader says whether this process is the one that carries schedules out.
@@ -75,6 +77,7 @@ type Runner struct {
 	leader Leader
 	log    *slog.Logger
 
+	since     time.Time         // it leads; zero: it does not
 	again     map[string]*retry // of schedules whose submissions fail
 	outcomeAt core.Instant      // when it was last looked what became of tasks
 	skipped   map[string]string // by schedule: the task for which it was told that runs are left out
@@ -125,11 +128,15 @@ func (r *Runner) Stats() Stats {
 // round looks at all schedules that are due, once.
 func (r *Runner) round(ctx context.Context) error {
 	if !r.leader.Leads() {
+		r.since = time.Time{}
 		clear(r.again)
 		clear(r.skipped)
 		clear(r.unwritten)
 		r.standing(r.cfg.Now())
 		return nil
+	}
+	if r.since.IsZero() {
+		r.since = r.cfg.Now()
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundMax)
 	defer cancel()
@@ -334,14 +341,23 @@ func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldes
 }
 
 // found takes those for submitted that are too late by now and are there: who submitted them was stopped before it was
-// written down. Those that this leader submitted itself may not have been read from the stream yet.
+// written down. Those that this leader submitted itself may not have been read from the stream yet; whether a leader before
+// it submitted one, or a submission of its own whose answer was lost is one, is known once the stream is read so far.
 func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, l *looked) error {
 	var runs []time.Time
 	var ids []string
 	for run, ok := parsed.Next(s.Cursor); ok && !run.After(l.missedTo) && len(runs) < parsed.CatchUps; run, ok = parsed.Next(run) {
 		runs, ids = append(runs, run), append(ids, schedule.ID(s.Name, run))
 	}
-	there, err := r.tasks.States(ctx, ids)
+	tried := r.since
+	if a := r.again[s.Name]; a != nil && a.from.Time().After(tried) {
+		tried = a.from.Time()
+	}
+	unread, err := r.tasks.Unread(ctx, ids, tried.Add(submitMax)) // before it is looked what is there
+	var there map[string]State
+	if err == nil {
+		there, err = r.tasks.States(ctx, ids)
+	}
 	if err != nil {
 		*l = looked{at: l.at} // nothing is decided
 		return fmt.Errorf("tasks of runs that are too late: %w", err)
@@ -352,8 +368,12 @@ func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operat
 		if own := slices.IndexFunc(r.unwritten[s.Name], func(u run) bool { return u.at.Equal(at) }); own >= 0 {
 			one, found = r.unwritten[s.Name][own], true
 		}
-		if found {
+		switch {
+		case found:
 			l.submitted, l.missed = append(l.submitted, one), l.missed-1
+		case unread[ids[i]]:
+			*l = looked{at: l.at}
+			return fmt.Errorf("run %s, which is too late, may have been submitted: the owner of its partition has not read what was submitted then", at.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil

@@ -218,6 +218,72 @@ func TestUnreadRunIsNotMissed(t *testing.T) {
 	}
 }
 
+// TestUnreadRunOfAnotherIsNotMissed: a run whose submission stands in the stream, of a leader that died or of one that lost the
+// answer, is not missed when its time is over before it is read. It is when it was refused.
+//
+// covers: L9
+func TestUnreadRunOfAnotherIsNotMissed(t *testing.T) {
+	for _, dies := range []bool{true, false} {
+		for _, refused := range []bool{false, true} {
+			t.Run(fmt.Sprintf("dies %v, refused %v", dies, refused), func(t *testing.T) {
+				w := newWorld()
+				w.put(t, func(s *schedule.Spec) { s.CatchUp = "10m" })
+				var late []missed
+				r := w.teller(&late, nil)
+				w.unread, w.refused = true, refused
+				w.wait(time.Hour)
+				if w.putFails = 1; !dies {
+					w.putFails, w.lost = 0, errDown
+				}
+				if err := r.round(t.Context()); dies == (err == nil) {
+					t.Fatalf("the round says %v", err)
+				}
+				w.lost = nil
+				if dies {
+					r = w.teller(&late, nil)
+				}
+				for range 3 {
+					w.wait(20 * time.Minute)
+					_ = r.round(t.Context())
+					if s := w.row(t); len(w.order) != 1 || s.Submitted != 0 || s.Missed != 0 || len(late) > 0 || s.Failure == "" {
+						t.Fatalf("submitted %v, row %+v, told %v: want nothing to be decided", w.order, s, late)
+					}
+				}
+				w.read()
+				w.wait(time.Minute)
+				round(t, r)
+				want := []int64{1, 0}
+				if refused {
+					want = []int64{1, 1}
+				}
+				if s := w.row(t); s.Submitted != want[0] || s.Missed != want[1] || len(late) != int(want[1]) {
+					t.Errorf("submitted %v, row %+v, told %v: want %v submitted and missed", w.order, s, late, want)
+				}
+			})
+		}
+	}
+}
+
+// TestLateRunsBesideALoad: whether a run that is too late was submitted is known though there is always something in the stream that
+// is not read yet.
+//
+// covers: L9
+func TestLateRunsBesideALoad(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "10m" })
+	w.wait(90 * time.Minute)
+	var late []missed
+	r := w.teller(&late, nil)
+	for range 30 {
+		w.others = w.clock()
+		_ = r.round(t.Context())
+		w.wait(time.Second)
+	}
+	if s := w.row(t); s.Missed != 1 || len(late) != 1 {
+		t.Errorf("row %+v, told %v: want one run that is missed", s, late)
+	}
+}
+
 // TestReadBetweenTwoLooks: a task that is stored after it was looked for, and before it is known that its submission has been
 // read, is not forgotten.
 //
@@ -592,6 +658,9 @@ func TestScheduleOfOtherIDs(t *testing.T) {
 			}
 		}
 	}
+	if len(w.order) == 0 {
+		t.Error("nothing is submitted")
+	}
 	for _, id := range w.order {
 		if !strings.HasPrefix(id, "acme-") {
 			t.Errorf("submitted %s", id)
@@ -728,7 +797,7 @@ func TestFailingEndsWithItsSchedule(t *testing.T) {
 	}
 }
 
-// TestRunNowTwice: two requests within a second are one task, which counts once.
+// TestRunNowTwice: two requests within a second are one task, which counts once, and the second hears that it is the first's.
 func TestRunNowTwice(t *testing.T) {
 	w := newWorld()
 	w.put(t, nil)
@@ -738,7 +807,7 @@ func TestRunNowTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := svc.RunSchedule(t.Context(), olga, "s", "", "")
-	if s := w.row(t); err != nil || second.Task != first.Task || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
+	if s := w.row(t); err != nil || second.Task != first.Task || first.Again || !second.Again || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
 		t.Errorf("%s and %s, %v, submitted %v, row %+v: want one task, counted once", first.Task, second.Task, err, w.order, s)
 	}
 }

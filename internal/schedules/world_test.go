@@ -34,17 +34,19 @@ type world struct {
 	putFails  int      // so many writes fail from now on
 	limited   bool     // after takes more submissions the next are refused
 	takes     int
-	down      bool     // States fails
-	afterSend func()   // runs after each submission, without the lock
-	unread    bool     // what is submitted stands in the stream
-	stands    []string // ids that do
-	refused   bool     // what has been read is refused
-	onRead    func()   // runs before it is told what has been read
+	down      bool                 // States fails
+	afterSend func()               // runs after each submission, without the lock
+	unread    bool                 // what is submitted stands in the stream
+	stands    []string             // ids that do
+	stored    map[string]time.Time // when each submission was
+	others    time.Time            // when what others submitted was, which is not read; zero: all is
+	refused   bool                 // what has been read is refused
+	onRead    func()               // runs before it is told what has been read
 	trail     []operate.AuditEntry
 }
 
 func newWorld() *world {
-	return &world{now: noon, rows: map[string]operate.Schedule{}, tasks: map[string]State{}, inputs: map[string]string{}}
+	return &world{now: noon, rows: map[string]operate.Schedule{}, tasks: map[string]State{}, inputs: map[string]string{}, stored: map[string]time.Time{}}
 }
 
 func (w *world) clock() time.Time {
@@ -156,6 +158,17 @@ func (w *world) Read(_ context.Context, tasks []operate.ScheduleTask) (read []op
 	return read, nil
 }
 
+// Unread is what Tasks says.
+func (w *world) Unread(_ context.Context, ids []string, before time.Time) (map[string]bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	unread := map[string]bool{}
+	for _, id := range ids {
+		unread[id] = slices.Contains(w.stands, id) && w.stored[id].Before(before) || !w.others.IsZero() && w.others.Before(before)
+	}
+	return unread, nil
+}
+
 // read lets owners read what stands in the stream.
 func (w *world) read() {
 	w.mu.Lock()
@@ -187,7 +200,7 @@ func (w *world) Submit(ctx context.Context, t submit.Form) (place uint64, err er
 		place = uint64(i + 1)
 	} else {
 		w.inputs[t.ID] = string(t.Input)
-		w.order = append(w.order, t.ID)
+		w.order, w.stored[t.ID] = append(w.order, t.ID), w.now
 		place = uint64(len(w.order))
 		if w.unread {
 			w.stands = append(w.stands, t.ID)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/sqlite"
@@ -18,15 +19,15 @@ func Open(ctx context.Context, url string, o schema.Options) (schema.Store, erro
 	scheme, path, ok := strings.Cut(url, ":")
 	switch {
 	case url == "":
-		return nil, errors.New("database URL: none given, want postgres://… or sqlite:PATH")
+		return nil, option.Refuse("database-url", errors.New("none given, want postgres://… or sqlite:PATH"))
 	case scheme == "sqlite" && ok:
 		return opened(sqlite.OpenWith(ctx, path, o))
 	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(path, "//"):
 		return opened(postgres.Open(ctx, url, o))
 	case !ok || strings.ContainsAny(scheme, " =@/"): // not to be shown: it may hold a password
-		return nil, errors.New("database URL: no scheme, want postgres://… or sqlite:PATH")
+		return nil, option.Refuse("database-url", errors.New("no scheme, want postgres://… or sqlite:PATH"))
 	}
-	return nil, fmt.Errorf("database URL: scheme %q, want postgres or sqlite", scheme)
+	return nil, option.Refuse("database-url", fmt.Errorf("scheme %q, want postgres or sqlite", scheme))
 }
 
 // opened is no store beside an error: a nil *sqlite.Store would be no nil Store.

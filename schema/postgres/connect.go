@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"duly.dev/duly/internal/option"
 )
 
 const (
@@ -32,7 +34,7 @@ const endIdleSQL = "SET idle_in_transaction_session_timeout = 60000"
 func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
+		return nil, option.Refuse("database-url", err)
 	}
 	c := cfg.ConnConfig
 	c.OnPgError = usableAfter

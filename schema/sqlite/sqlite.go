@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/schema"
 )
 
@@ -59,7 +60,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 // OpenWith is Open with options. Of these only Chain, Migrations and Tables matter here.
 func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error) {
 	if path == "" {
-		return nil, errors.New("database URL: sqlite: without a path")
+		return nil, option.Refuse("database-url", errors.New("sqlite: without a path"))
 	}
 	// Pragmas are in the URL, so that the driver sets them on each connection that it makes.
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")

@@ -24,8 +24,11 @@
     if (ms) t += "." + ("00" + d["get" + u + "Milliseconds"]()).slice(-3);
     return t + (local ? "" : "Z");
   }
+  // By the clock of the node that made the page: this machine's may be wrong.
+  var apart = Date.now() - readAt();
+  function now() { return Date.now() - apart; }
   function relative(d) {
-    var s = (Date.now() - d.getTime()) / 1000, ahead = s < 0, text;
+    var s = (now() - d.getTime()) / 1000, ahead = s < 0, text;
     s = Math.abs(s);
     if (s < 1) return "now";
     if (s < 120) text = Math.floor(s) + " s";
@@ -132,7 +135,7 @@
     answered(ctx);
     if (!page || page.querySelector(ctx.select)) {
       if (held && ctx.select === heldPart) banner(held = "");
-      if (page && ctx.select !== "#dialog-content") read(new Date().toISOString());
+      if (page && ctx.select !== "#dialog-content") read(new Date(now()).toISOString());
       return;
     }
     e.preventDefault();
@@ -351,8 +354,8 @@
     document.body.classList.toggle("stale", Boolean(text) && !fresh);
   }
   function lost() {
-    if (!lostAt) lostAt = Date.now();
-    var old = " What you see is " + Math.round((Date.now() - readAt()) / 1000) + " s old or more";
+    if (!lostAt) lostAt = now();
+    var old = " What you see is " + Math.round((now() - readAt()) / 1000) + " s old or more";
     banner(refusal ? refusal + old + "." : "Duly cannot be reached since " + absolute(new Date(lostAt)) + "." + old + "; it comes back by itself.");
   }
   // An answer that is no stream says why in a page: that one has to sign in again, or that there are too many.
