@@ -1,8 +1,8 @@
 package scheduler_test
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
