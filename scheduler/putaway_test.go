@@ -113,7 +113,7 @@ func TestParentsWhoseChildrenWaitForPeople(t *testing.T) {
 
 // A parent that was put away says why its step failed, though the child that was undone first ended long before the last one.
 func TestParentThatWasPutAwaySaysWhyItFailed(t *testing.T) {
-	r := newAsking(t, core.Step{Parallel: 3}, scheduler.Config{})
+	r := newAsking(t, core.Step{Parallel: 3}, scheduler.Config{InFlight: 8}) // of which none is kept
 	r.family("t1", list(3))
 	r.rest()
 	r.signal("t1~kids~1", "it is too dear")

@@ -184,6 +184,12 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPoisonNewTask|TestPoisonDeadLetter)$",
 	},
 	{
+		name: "claim-that-failed-is-forgotten", invariant: 12, file: "scheduler/limitturn.go",
+		old: "s.limits.of(of).unsure = true", new: "s.limits.of(of).unsure = false",
+		fault: "a place of a limit that a claim took whose answer was lost stays taken until the grant's end",
+		run:   "^TestClaimWhoseAnswerIsLost$",
+	},
+	{
 		name: "parents-before-their-children", invariant: 9, file: "scheduler/commit.go",
 		old: "s.halve(ctx, childrenFirst(c.batch.Writes))", new: "s.halve(ctx, c.batch.Writes)",
 		fault: "a parent counts a child as done whose end the database refuses",
