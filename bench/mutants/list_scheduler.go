@@ -184,6 +184,12 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPoisonNewTask|TestPoisonDeadLetter)$",
 	},
 	{
+		name: "trial-that-is-over-goes-on", invariant: 12, file: "scheduler/gate.go",
+		old: "a.inTrial && (limit > 0 || a.retry)", new: "a.inTrial",
+		fault: "a call that failed in a trial is tried again at once though the breaker is open again",
+		run:   "^TestTryAgainAfterATrial$",
+	},
+	{
 		name: "claim-that-failed-is-forgotten", invariant: 12, file: "scheduler/limitturn.go",
 		old: "s.limits.of(of).unsure = true", new: "s.limits.of(of).unsure = false",
 		fault: "a place of a limit that a claim took whose answer was lost stays taken until the grant's end",
