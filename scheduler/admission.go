@@ -102,6 +102,9 @@ func (a *Admission) InFlight() int {
 	return a.inFlight
 }
 
+// ample reports whether less than half of the window is in flight.
+func (a *Admission) ample() bool { return a == nil || a.InFlight() < a.Window()/2 }
+
 // Overloaded reports whether the window is full although it is at its floor: the machine does not even handle the
 // least that is always admitted in good time.
 func (a *Admission) Overloaded() bool {

@@ -37,6 +37,9 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 	c := a.cycle
 	budget := max(1, c.writesLeft()/2)
 	a.nextRound.lookAt = 0
+	if err := a.lookAgain(ctx); err != nil {
+		return false, err
+	}
 	for n := len(a.queued); n > 0; n-- {
 		f := a.queued[0]
 		a.queued = slices.Delete(a.queued, 0, 1)
@@ -53,6 +56,9 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 			a.queue(f)
 			continue
 		}
+		if f.recount {
+			budget-- // it costs as much as a birth
+		}
 		f.busy = true
 		did, err := a.advance(ctx, f, max(1, budget/n))
 		f.busy = false
@@ -61,17 +67,64 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		}
 		budget -= did
 		a.cycle.use(f.p, f.e)
-		if a.has(f) && !a.finish(f) && f.wants() {
-			f.queued = true
-			a.queued = append(a.queued, f)
-			if did > 0 {
-				a.nextRound.wake(c.now)
-			} else {
-				a.nextRound.wake(c.now.Add(stalledRetry))
-			}
+		if !a.has(f) || a.finish(f) || !f.wants() {
+			continue
+		}
+		if did == 0 && f.e.rests() { // there is no room, and it must not be many of its kind that take it
+			a.lookLater(f.p, f.e, c.now.Add(stalledRetry))
+			continue
+		}
+		f.queued = true
+		a.queued = append(a.queued, f)
+		if did > 0 {
+			a.nextRound.wake(c.now)
+		} else {
+			a.nextRound.wake(c.now.Add(stalledRetry))
 		}
 	}
 	return false, nil
+}
+
+// looksMax is how many tasks a cycle looks at that are not in memory, in all partitions: each has to be loaded, and its children
+// counted.
+const looksMax = 64
+
+// lookAgain queues the fans of tasks that may have to bear children, where there is room for some: once a cycle, so that mail
+// comes in between.
+func (a *families) lookAgain(ctx context.Context) error {
+	all, now := a.in.inOrder(), a.cycle.now
+	if a.cycle.looked {
+		return nil
+	}
+	a.cycle.looked = true
+	a.nextLook.due(now)
+	for _, p := range all {
+		if len(p.later) == 0 || p.noMore {
+			continue
+		}
+		// Half of the room is for the children. Where there is hardly any, one task finds some if it is alone.
+		room := max((a.cfg.InFlight-len(p.tasks))/2, 1-len(p.tasks), 0)
+		n := min(len(p.later), max(1, looksMax/len(all)), a.cfg.Memory.fits(room))
+		if n == 0 {
+			a.nextLook.wake(now.Add(stalledRetry))
+			continue
+		}
+		entries, err := a.shard.loadNumbers(ctx, p, p.takeLater(n))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			for _, f := range e.fans {
+				if f.stands() {
+					a.queue(f)
+				}
+			}
+		}
+		if len(p.later) > 0 {
+			a.nextLook.wake(now + 1)
+		}
+	}
+	return nil
 }
 
 // advance continues a fan with up to budget children, and returns how many it was.
@@ -91,6 +144,9 @@ func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, er
 			return 0, err
 		}
 		if err := a.onlyChild(ctx, f); err != nil {
+			return 0, err
+		}
+		if err := a.whyUndone(ctx, f); err != nil {
 			return 0, err
 		}
 	}
@@ -291,6 +347,31 @@ func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	}
 	f.result(e.task.Result)
 	f.why = "child " + e.task.ID + " was undone: " + e.task.Why
+	return nil
+}
+
+// whyUndone reads why a child was undone, for the error of a step that fails because too many were.
+func (a *families) whyUndone(ctx context.Context, f *fan) error {
+	if f.why != "" || f.open > 0 || f.undone <= f.spec.FailuresMax {
+		return nil
+	}
+	for after, more := int64(0), true; more; {
+		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
+		if err != nil {
+			return err
+		}
+		more = len(page) == siblingsPage
+		for _, r := range page {
+			if after = r.Number; r.State != core.StateUndone || r.Ended < f.since {
+				continue
+			}
+			e, _, err := a.shard.find(ctx, f.p, childID(f.e.task, f.spec, r.Index))
+			if err == nil && e != nil {
+				f.notes(e)
+			}
+			return err
+		}
+	}
 	return nil
 }
 

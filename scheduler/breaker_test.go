@@ -262,6 +262,25 @@ func TestLateAnswerOfATrial(t *testing.T) {
 	}
 }
 
+// A call of a trial that is over is not tried again at once at an agent whose breaker is open again.
+func TestTryAgainAfterATrial(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	hasty := orderPlan("hasty", 1, "a")
+	hasty.Steps[0].AttemptsMax, hasty.Steps[0].Backoff = 9, time.Nanosecond
+	r.store.AddPlan(hasty)
+	r.mail.PlansChanged = true
+	r.shut(core.Breaker{Agent: "agent.a", State: core.BreakerTrial, Revision: 2})
+	r.tasks(0, core.Submission{Type: "hasty", ID: "t1", CompleteBy: r.now.Add(time.Hour)})
+	r.leaves("t1")
+	r.answer(r.out[0], core.CodeAgentError)
+	r.leaves("t1") // at once, and still in trial
+	r.shut(openBreaker("agent.a", r.now.Add(10*time.Second), 3))
+	r.answer(r.out[1], core.CodeAgentError)
+	r.leaves()
+	r.now = r.now.Add(10 * time.Second)
+	r.leaves("t1")
+}
+
 // The first call that fails asks for a turn at once, and so does what opens a breaker: until it is open each call is one more
 // that fails.
 func TestFailingAsksForATurn(t *testing.T) {

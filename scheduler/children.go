@@ -32,8 +32,10 @@ type families struct {
 	newFansNext []*fan
 	// queued are fans with children to be born, undone or counted, in the order in which they are served.
 	queued []*fan
-	// nextRound is when a round is wanted to go on with them.
+	// nextRound is when a round is wanted to go on with them, nextLook when a cycle is wanted to look at tasks that wait for
+	// room.
 	nextRound waker
+	nextLook  waker
 }
 
 // tasks is what families needs of the shard.
@@ -45,7 +47,9 @@ type tasks interface {
 }
 
 // forget drops everything: the shard holds no partition any more.
-func (a *families) forget() { a.unheard, a.newFansNext, a.queued, a.nextRound = nil, nil, nil, waker{} }
+func (a *families) forget() {
+	a.unheard, a.newFansNext, a.queued, a.nextRound, a.nextLook = nil, nil, nil, waker{}, waker{}
+}
 
 // endedChild is a child that has ended and whose parent has not been told.
 type endedChild struct {
@@ -104,18 +108,16 @@ func (a *families) childEnded(p *partition, e *entry) {
 // fanOut begins to bear the children of a step, or to undo them.
 func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	c := a.cycle
+	if f := e.fan(eff.Step); c.resuming && eff.Kind == core.EffectChildren && f != nil { // it was restored
+		a.queue(f)
+		return
+	}
 	f := newFan(p, e, eff.Step, eff.Seq)
 	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, a.cycle.rounds
 	f.begin()
 	switch {
 	case f.undo:
 		f.more, f.pageAfter = true, math.MaxInt64
-		a.queue(f)
-	case c.resumed != nil:
-		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
-			f.since = c.resumed.Journal[row].At
-		}
-		f.recount, f.round = true, 0
 		a.queue(f)
 	case e.task.Failures > 0: // an earlier attempt may have born some
 		f.recount = true
@@ -127,6 +129,27 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 		f.queued = true
 		c.newFans = append(c.newFans, f)
 	}
+}
+
+// restore makes the fans of a stored task. They count their children when one ends, or when they are served.
+func (a *families) restore(p *partition, e *entry, saved *core.Saved) {
+	if e.plan == nil || e.task.State != core.StateProcessing {
+		return
+	}
+	for i := range e.task.Steps {
+		if st := &e.task.Steps[i]; st.Out != 0 && st.Status == core.StepRunning && e.plan.plan.Steps[i].Kind.Parent() {
+			f := newFan(p, e, i, st.Out)
+			f.recount, f.since = true, saved.Journal[st.Out-1].At
+			f.begin()
+		}
+	}
+}
+
+// lookLater has the fans of a task served when there is room, at an instant at the latest if nothing happens before. It need not be
+// in memory until then.
+func (a *families) lookLater(p *partition, e *entry, at core.Instant) {
+	p.lookLater(e.task.Number)
+	a.nextLook.wake(at)
 }
 
 // queue has a fan served in the next round that has room.
@@ -201,6 +224,10 @@ func (a *families) childUndone(f *fan, e *entry) {
 func (a *families) childDone(f *fan, e *entry) {
 	if f.recount { // the recount counts it, once its end is committed
 		f.round = a.cycle.rounds
+		if e.task.State == core.StateUndone {
+			f.notes(e)
+		}
+		a.queue(f)
 		return
 	}
 	switch e.task.State {

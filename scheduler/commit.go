@@ -265,9 +265,7 @@ func (s *Shard) endRound() {
 			s.gate.nextRound.wake(s.cycle.now)
 		}
 		x.e.round = inRound{}
-		if x.p.tasks[x.e.task.Number] == x.e && !x.e.pinned() {
-			x.p.drop(x.e)
-		}
+		x.p.leave(x.e)
 	}
 	for _, p := range s.partitions {
 		p.settled()

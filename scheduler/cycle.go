@@ -55,6 +55,7 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 // begin sets up a cycle that happens at now.
 func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	c := s.cycle
+	c.looked = false
 	if back := now - c.now; back < 0 {
 		s.setBack(back)
 	}

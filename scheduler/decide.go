@@ -103,7 +103,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	}
 	if e.plan != nil {
 		c.calls.note(p, e, c.out.Records)
-		s.gate.leaveFor(e, &c.out, c.resumed != nil)
+		s.gate.leaveFor(e, &c.out, c.resuming)
 	}
 	e.pausedRetries.Each(func(i int) {
 		if e.task.Steps[i].Awaits == 0 {

@@ -44,6 +44,8 @@ type entry struct {
 	ends int
 	// fans hold the children of the steps that are out.
 	fans []*fan
+	// kept is whether the task is in the list of its partition of that name.
+	kept bool
 	// swept is the row by which the parent's step is being undone, if this child counts as open there.
 	swept int64
 }
@@ -54,6 +56,13 @@ type inFlight struct {
 	ids   map[string]*entry // by id
 	// idle are tasks whose last child in flight was dropped in this round: they may be dropped as well.
 	idle []*entry
+	// later are tasks that may have to bear children, in the order in which they are looked at, and listed the same: they
+	// wait for room, or a takeover found them. They need not be in memory.
+	later  []int64
+	listed map[int64]bool
+	// kept are tasks that rest, or did, in the order in which they came to; most is Config.InFlight.
+	kept []*entry
+	most int
 	// memory, admission and wakes are nil once the partition is forgotten, so that nothing is counted twice.
 	memory    *Memory
 	admission *Admission

@@ -20,6 +20,19 @@ func (b *Inbox) Grants() int {
 // AsideMax is asideMax.
 const AsideMax = asideMax
 
+// CountChildren has the children counted of all tasks that have come back to memory and have not counted them.
+func (s *Shard) CountChildren() {
+	for _, p := range s.inOrder() {
+		for _, number := range slices.Sorted(maps.Keys(p.tasks)) {
+			for _, f := range p.tasks[number].fans {
+				if f.recount && f.stands() {
+					s.families.queue(f)
+				}
+			}
+		}
+	}
+}
+
 // Wakes is how many wakes are kept.
 func (s *Shard) Wakes() int { return len(s.wakes) }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // fan is the children of one step that is out, as the owner counts them: how many are born, open, done and undone. Its size
-// does not depend on their number. After a takeover the counts are read from the store.
+// does not depend on their number. After a takeover, and of a parent that was put away, the counts are read from the store.
 type fan struct {
 	p    *partition
 	e    *entry // the parent
@@ -172,9 +172,14 @@ func (f *fan) read(ctx context.Context, store Store) (err error) {
 	return err
 }
 
-// notDone counts a child that was undone. The first one's reason is kept.
+// notDone counts a child that was undone.
 func (f *fan) notDone(e *entry) {
 	f.undone++
+	f.notes(e)
+}
+
+// notes keeps when the last child was undone, and why the first one was.
+func (f *fan) notes(e *entry) {
 	f.ended = max(f.ended, e.task.UpdatedAt)
 	if f.why == "" {
 		f.why = "child " + e.task.ID + " was undone: " + e.task.Why

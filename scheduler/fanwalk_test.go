@@ -36,7 +36,7 @@ type fanWalk struct {
 
 func newFanWalk(t *testing.T, seed uint64) *fanWalk {
 	w := &fanWalk{rand: rand.New(rand.NewPCG(seed, 3)), seed: seed, nodes: 1, total: 1}
-	w.kids = core.Step{Kind: core.TaskStep, Child: []string{"leg", "pair", "telling"}[w.rand.IntN(3)], AttemptsMax: 1 + w.rand.IntN(3)}
+	w.kids = core.Step{Kind: core.TaskStep, Child: []string{"leg", "pair", "telling", "asked"}[w.rand.IntN(4)], AttemptsMax: 1 + w.rand.IntN(3)}
 	if w.rand.IntN(4) > 0 {
 		w.total = w.rand.IntN(9)
 		w.kids.Kind, w.kids.Elements, w.kids.ElementsMax, w.kids.Parallel, w.kids.FailuresMax = core.EachStep, "input", 9, 1+w.rand.IntN(4), w.rand.IntN(4)
@@ -49,6 +49,7 @@ func newFanWalk(t *testing.T, seed uint64) *fanWalk {
 	telling.Result = "all"
 	w.store.AddPlan(telling)
 	w.store.AddPlan(orderPlan("pair", 1, "p", "go"))
+	w.store.AddPlan(asked())
 	noted := w.store.AfterCommit
 	w.store.BeforeCommit = func(*core.Batch) error { return w.cut(1) }
 	w.store.AfterCommit = func(b *core.Batch, res core.CommitResult) error { return errors.Join(noted(b, res), w.cut(2)) }
@@ -214,6 +215,23 @@ func (w *fanWalk) judgeEnd(j *core.Record, done, undone, open int, kids []*core.
 	}
 }
 
+// signal lets the children go on that wait for a person: all, or one of them.
+func (w *fanWalk) signal(all bool) {
+	if w.kids.Child != "asked" || w.store.Task(0, "t1") == nil {
+		return
+	}
+	plan, waits := asked(), []core.Control(nil)
+	for _, kid := range w.children() {
+		if kid.Steps != nil && kid.Steps[0].Out != 0 {
+			waits = append(waits, core.Control{Kind: core.EventSignal, ID: kid.ID, Step: "yes", Ask: kid.AskToken(&plan, 0), Result: []byte(`{}`), Actor: "olga"})
+		}
+	}
+	if len(waits) > 0 && !all {
+		waits = waits[w.rand.IntN(len(waits)):][:1]
+	}
+	w.asks = append(w.asks, waits...)
+}
+
 // step is the next thing that happens.
 func (w *fanWalk) step() {
 	switch k := w.rand.IntN(20); {
@@ -223,6 +241,8 @@ func (w *fanWalk) step() {
 		w.cuts = 1 + w.rand.IntN(2)
 	case k == 4 && w.rand.IntN(12) == 0 && !w.undone && w.store.Task(0, "t1") != nil:
 		w.undone, w.asks = true, append(w.asks, core.Control{Kind: core.EventCancel, ID: "t1", Type: "family", Actor: "olga"})
+	case k == 5:
+		w.signal(false)
 	case k < 14 && len(w.out) > 0:
 		i := w.rand.IntN(len(w.out))
 		w.reply(w.out[i])
@@ -241,6 +261,7 @@ func (w *fanWalk) finish() *core.Task {
 			w.reply(c)
 		}
 		w.out = nil
+		w.signal(true)
 		w.run()
 		parent := w.store.Task(0, "t1")
 		switch next := w.shard.NextWake(); {

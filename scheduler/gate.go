@@ -163,7 +163,7 @@ type breakerStage struct{}
 func (breakerStage) room(a *ask, now core.Instant) verdict {
 	is := a.agent
 	limit := is.breaker.Limit(now)
-	if limit < 0 || a.inTrial {
+	if limit < 0 || a.inTrial && (limit > 0 || a.retry) { // the trial that it was in may be over, and the breaker open again
 		return anyNumber
 	}
 	back := is.breaker.Back(now)

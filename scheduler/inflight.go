@@ -115,10 +115,30 @@ func (p *partition) orphan(e *entry) {
 // idles has a task dropped at the end of the round, if nothing pins it then.
 func (p *partition) idles(e *entry) { p.idle = append(p.idle, e) }
 
-// pinned reports whether a task must stay in memory: it is active, its parent has not heard of its end, or
+// pinned reports whether a task must stay in memory: it is active and does not rest, its parent has not heard of its end, or
 // children of it are in memory or about to be.
 func (e *entry) pinned() bool {
-	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasQueuedFan()
+	return e.kids > 0 || e.ends > 0 || e.hasQueuedFan() || e.task.Active() && !e.rests()
+}
+
+// rests reports whether a task that is active waits for children alone. None of them is in memory, or they pin it.
+func (e *entry) rests() bool { return len(e.fans) > 0 && e.kids == 0 && e.task.Rests(e.plan.known()) }
+
+// lookLater lists a task to be looked at again for the children that it may have to bear.
+func (p *partition) lookLater(number int64) {
+	if !p.listed[number] {
+		p.listed[number], p.later = true, append(p.later, number)
+	}
+}
+
+// takeLater takes the first n tasks off that list.
+func (p *partition) takeLater(n int) []int64 {
+	numbers := p.later[:n:n]
+	p.later = p.later[n:]
+	for _, number := range numbers {
+		delete(p.listed, number)
+	}
+	return numbers
 }
 
 // dropIdle drops the idle tasks that nothing pins, at the end of a round.
@@ -126,11 +146,39 @@ func (p *partition) dropIdle() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]
+		p.leave(e)
+	}
+	p.idle = p.idle[:0]
+	for most := p.keptMost(); len(p.kept) > most; {
+		e := p.kept[0]
+		p.kept, e.kept = p.kept[1:], false
 		if p.tasks[e.task.Number] == e && !e.pinned() {
 			p.drop(e)
 		}
 	}
-	p.idle = p.idle[:0]
+}
+
+// leave drops a task, if it is still there and nothing pins it. A few that rest are kept: where many wait for an agent that is
+// full, each of their children would load its parent anew.
+func (p *partition) leave(e *entry) {
+	switch {
+	case p.tasks[e.task.Number] != e || e.pinned():
+	case !e.task.Active():
+		p.drop(e)
+	case !e.kept:
+		p.kept, e.kept = append(p.kept, e), true
+	}
+}
+
+// keptPart is which part of the tasks in flight of a partition may be some that rest.
+const keptPart = 64
+
+// keptMost is how many tasks that rest are kept in memory, the oldest of which goes first: none where others need the room.
+func (p *partition) keptMost() int {
+	if !p.memory.ample() || !p.admission.ample() {
+		return 0
+	}
+	return p.most / keptPart
 }
 
 // waiting counts the tasks that have steps with children of which none is in memory.

@@ -22,6 +22,7 @@ type limitRig struct {
 	nodes []*limitNode
 	out   []core.Command
 	fails string      // agents whose grants cannot be claimed
+	lost  bool        // the answer to the next claim does not come
 	plans bool        // no plan is stored any more
 	loads bool        // takeovers fail when they have loaded what is out
 	while func(n int) // what happens between a claim of so many grants and its answer; nil: nothing
@@ -96,6 +97,10 @@ func (s claimStore) ClaimGrants(ctx context.Context, agent string, now core.Inst
 		s.r.while = nil
 		do(len(mine))
 	}
+	if s.r.lost {
+		s.r.lost = false
+		return nil, errCut
+	}
 	return all, err
 }
 
@@ -103,7 +108,7 @@ func (n *limitNode) shard() *scheduler.Shard { return n.sched.Committers()[0].Sh
 
 func (r *limitRig) turn(n *limitNode) {
 	r.t.Helper()
-	if err := n.sched.LimitTurn(r.t.Context()); err != nil && (r.fails == "" || !errors.Is(err, errCut)) {
+	if err := n.sched.LimitTurn(r.t.Context()); err != nil && !errors.Is(err, errCut) {
 		r.t.Fatal(err)
 	}
 }
@@ -232,6 +237,32 @@ func TestGrantEnds(t *testing.T) {
 			t.Fatalf("%s of %s leaves, and may be at work after the grant has ended", cmd.Step, cmd.Task)
 		}
 	}
+}
+
+// A claim may be stored though its answer is lost: what it took is given back when nothing is wanted any more.
+//
+// covers: L6
+func TestClaimWhoseAnswerIsLost(t *testing.T) {
+	ofEach(t, 3, map[string]core.Limit{"limit": {Agent: "agent.a", Concurrent: 1, Revision: 1}, "keys": perKey("agent.a", 1, 0)}, func(t *testing.T, r *limitRig) {
+		r.nodes[2].dead = true
+		r.submit(0, 1)
+		r.lost = true
+		for range 100 {
+			if r.work(r.nodes[0]); r.lost {
+				r.turn(r.nodes[0])
+			}
+		}
+		if r.lost || len(r.out) > 0 {
+			t.Fatalf("the claim has not been made, or %d commands are out", len(r.out))
+		}
+		r.nodes[0].shard().Drop(0)
+		r.adopt(0, 2)
+		r.work(r.nodes[0])
+		r.submit(1, 1)
+		if left := r.run(3 * time.Second); left != 1 {
+			t.Fatalf("%d commands left, want 1; granted are %v %v", left, r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", ""))
+		}
+	})
 }
 
 // A limit that is forgotten holds nothing, one that is lowered counts when commands end, and one that is raised at once.

@@ -80,6 +80,8 @@ type grantState struct {
 	sent    core.Grant
 	seq     int64
 	claimed core.Instant
+	// unsure is whether a claim has failed since: what it asked for may be stored.
+	unsure bool
 }
 
 // floor returns what the shard may be using: the stored grant must not be less. If the shard has not reported
@@ -160,7 +162,7 @@ func (b *limits) collect(g *gate, in []*partition, shard int) {
 	g.limitUses(in, func(u limitUse) {
 		key := grantKey{shard, u.of}
 		h := b.grants[key]
-		if u.of.keyed && u.idle() && (h == nil || h.sent.Idle() && h.seq == u.seq) {
+		if u.of.keyed && u.idle() && (h == nil || !h.unsure && h.sent.Idle() && h.seq == u.seq) {
 			delete(b.grants, key)
 			return
 		}
@@ -247,13 +249,13 @@ func (b *limits) due(now core.Instant) (all []grantKey) {
 		if key.keyed {
 			renew = keyRenew
 		}
-		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
+		uses := h.unsure || h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
 		if !bounded || key.keyed && !uses { // its shard may have forgotten the key
 			delete(b.grants, key)
 			continue
 		}
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
-		if uses && (more || less || h.claimed.Elapsed(now, renew)) {
+		if uses && (more || less || h.unsure || h.claimed.Elapsed(now, renew)) {
 			all = append(all, key)
 		}
 	}

@@ -117,6 +117,11 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []grantKey) error {
 	s.limits.mu.Unlock()
 	got, err := s.cfg.Limits.Store.ClaimGrants(ctx, all[0].agent, now, mine)
 	if err != nil {
+		s.limits.mu.Lock()
+		defer s.limits.mu.Unlock()
+		for _, of := range all {
+			s.limits.of(of).unsure = true
+		}
 		return err
 	}
 	mails := make([]GrantMail, len(got))
@@ -124,7 +129,7 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []grantKey) error {
 	for i := range got {
 		h := s.limits.of(all[i]) // makes it anew if the shard has meanwhile reported that it needs none
 		s.limits.seq++
-		h.sent = got[i].Grant
+		h.sent, h.unsure = got[i].Grant, false
 		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard ignores it
 			h.seq, h.claimed = s.limits.seq, now
 		}
@@ -152,7 +157,7 @@ func (s *Scheduler) LimitPause() time.Duration {
 		switch {
 		case h.wants(&l):
 			return limitSoon
-		case h.use.wanted > 0, h.sent.Places > 0, h.sent.RateMilli > 0:
+		case h.unsure, h.use.wanted > 0, h.sent.Places > 0, h.sent.RateMilli > 0:
 			wait = limitRenew
 		}
 	}

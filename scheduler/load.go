@@ -146,6 +146,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	}
 	e.replayed(t, saved.Commits)
 	p.add(e)
+	s.families.restore(p, e, saved)
 	s.cycle.use(p, e)
 	return e, nil
 }

@@ -34,6 +34,9 @@ func (m *Memory) Used() int64 {
 // over reports whether the bound is reached.
 func (m *Memory) over() bool { return m != nil && m.max > 0 && m.used.Load() >= m.max }
 
+// ample reports whether less than half of the bound is held.
+func (m *Memory) ample() bool { return m == nil || m.max <= 0 || m.used.Load() < m.max/2 }
+
 // Bounds of the replies that wait for one commit cycle of a shard.
 const (
 	repliesLeast      = 64 << 20 // bytes

@@ -101,7 +101,7 @@ func newPartition(st core.PartitionState, cfg *Config, book *agentBook, wakes *w
 		},
 		nextNumber: max(st.NextNumber, 1),
 		outbox:     outbox{nextEnd: max(st.NextEnd, 1), published: publishedEnds{through: st.Told, ahead: map[int64]bool{}}},
-		inFlight:   inFlight{tasks: map[int64]*entry{}, ids: map[string]*entry{}, memory: cfg.Memory, admission: cfg.Admission, wakes: wakes},
+		inFlight:   inFlight{tasks: map[int64]*entry{}, ids: map[string]*entry{}, listed: map[int64]bool{}, most: cfg.InFlight, memory: cfg.Memory, admission: cfg.Admission, wakes: wakes},
 		agentSlots: agentSlots{slots: map[string]*agentSlot{}, book: book, window: cfg.AgentWindow},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -19,6 +20,8 @@ type cycle struct {
 	most int
 	// rounds is the number of the present round.
 	rounds int64
+	// looked is whether the cycle has looked at tasks that wait for room.
+	looked bool
 	// noRoom is whether parked tasks were not claimed because the node's window is full.
 	noRoom bool
 	// answers counts agents' answers in the cycle, late those that took longer than usual.
@@ -52,8 +55,8 @@ type cycle struct {
 	unparked []parked
 	// newFans are fans that began in this round, whose first child is still to be born.
 	newFans []*fan
-	// resumed is the stored task that a takeover is resuming; nil otherwise.
-	resumed *core.Saved
+	// resuming is whether a takeover is resuming a stored task.
+	resuming bool
 	// endings and created are to be published: ends of tasks, and creations for labels that ask for them.
 	endings []core.Ending
 	created []core.Ending
@@ -118,6 +121,11 @@ func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(
 // use lists a task as used in this round: at the end of the round it is settled, and dropped unless something
 // pins it.
 func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
+
+// forgetGone forgets the tasks used in this round that are not in memory any more.
+func (c *cycle) forgetGone() {
+	c.touched = slices.DeleteFunc(c.touched, func(x touch) bool { return x.p.tasks[x.e.task.Number] != x.e })
+}
 
 // unpark lists a task that was parked at the agent from and is not parked there any more.
 func (c *cycle) unpark(p *partition, e *entry, from string) {

@@ -94,8 +94,8 @@ func (s *Shard) Reading(partition int) core.Reading {
 }
 
 // everyWaker returns all wakers of the shard but those of single keys.
-func (s *Shard) everyWaker() [5]*waker {
-	return [...]*waker{&s.gate.nextRound, &s.gate.agents.nextRateRound, &s.families.nextRound, &s.endings.nextRound, &s.evidence.nextRound}
+func (s *Shard) everyWaker() [6]*waker {
+	return [...]*waker{&s.gate.nextRound, &s.gate.agents.nextRateRound, &s.families.nextRound, &s.families.nextLook, &s.endings.nextRound, &s.evidence.nextRound}
 }
 
 // StartNoMore stops claiming parked tasks of a partition, which is about to be let go. What is in flight goes

@@ -415,6 +415,7 @@ func (d *drawn) again(left string) {
 	if left != "" {
 		d.shard.Forget(0, left)
 	}
+	d.shard.CountChildren()
 	d.settle()
 	d.flush()
 }
@@ -495,6 +496,7 @@ var loadedFresh = may{
 	`(agent|key)\(.*\)\.inUse\.limit\..*|agent\(.*\)\.keys\[.*|key\(.*\)\.(agent|key|inUse\.limit)|shard\.gate\.agents\.term`: "grants end with a takeover",
 	`shard\.gate\.agents\.counted.*|agent\(.*\)\.(calls|trial|counted).*|shard\.tally\..*|shard\.endings\.republished`:        "what the rest of the round came to is counted",
 	`shard\.gate\.agents\.behind\[\d\]\.epoch|shard\.cycle\.flush`:                                                            "the epoch in which it was left",
+	`shard\.owned\.partitions\[\d\]\.inFlight\.kept.*|task\(.*\)\.kept`:                                                       "what rests is kept by those who had it",
 	`agent\(.*\)\.trialOut`: "what is sent again to an agent in trial may be tried again",
 	`shard\.owned\.partitions\[\d\]\.(epoch|last|recorded|rewound|ownedAt|takeover|saved|outbox\.republishing|positions\.reading|readUntil)\b.*`: "each takeover has its own",
 	`shard\.owned\.partitions\[\d\]\.(agentSlots\.(agents|slots)|inFlight\.wakes)\b.*|shard\.wakes.*|slot\(.*\)\.(name|calls|gaveUp)`:            "agents are in the order in which they were met, wakes in that of a heap",

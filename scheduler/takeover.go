@@ -193,6 +193,8 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 				return err
 			}
 		}
+		p.dropIdle()
+		s.cycle.forgetGone()
 		if len(saved) < loadPage {
 			break
 		}
@@ -214,9 +216,14 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 		p.leaveUncounted(saved)
 		return nil
 	}
+	if e.rests() { // there may be more of its kind than memory holds
+		s.families.lookLater(p, e, s.cycle.now)
+		p.idles(e)
+		return nil
+	}
 	core.Resume(e.plan.plan, e.task, s.cycle.now, &s.cycle.out)
-	s.cycle.resumed = saved
+	s.cycle.resuming = true
 	s.keep(p, e, false)
-	s.cycle.resumed = nil
+	s.cycle.resuming = false
 	return nil
 }

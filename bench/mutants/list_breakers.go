@@ -28,7 +28,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/gate.go",
-		old: "if limit < 0 || a.inTrial {", new: "if limit <= 0 || a.inTrial {",
+		old: "if limit < 0 || a.inTrial && (limit > 0 || a.retry) {", new: "if limit <= 0 || a.inTrial {",
 		fault: "commands leave to an agent whose breaker is open",
 		run:   "^TestBreakerParks$",
 	},

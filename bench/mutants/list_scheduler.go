@@ -184,6 +184,18 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPoisonNewTask|TestPoisonDeadLetter)$",
 	},
 	{
+		name: "trial-that-is-over-goes-on", invariant: 12, file: "scheduler/gate.go",
+		old: "a.inTrial && (limit > 0 || a.retry)", new: "a.inTrial",
+		fault: "a call that failed in a trial is tried again at once though the breaker is open again",
+		run:   "^TestTryAgainAfterATrial$",
+	},
+	{
+		name: "claim-that-failed-is-forgotten", invariant: 12, file: "scheduler/limitturn.go",
+		old: "s.limits.of(of).unsure = true", new: "s.limits.of(of).unsure = false",
+		fault: "a place of a limit that a claim took whose answer was lost stays taken until the grant's end",
+		run:   "^TestClaimWhoseAnswerIsLost$",
+	},
+	{
 		name: "parents-before-their-children", invariant: 9, file: "scheduler/commit.go",
 		old: "s.halve(ctx, childrenFirst(c.batch.Writes))", new: "s.halve(ctx, c.batch.Writes)",
 		fault: "a parent counts a child as done whose end the database refuses",
@@ -323,7 +335,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "children-undone-before-the-takeover", invariant: 11, file: "scheduler/children.go",
-		old: "f.since = c.resumed.Journal[row].At", new: "f.since = c.now",
+		old: "saved.Journal[st.Out-1].At", new: "a.cycle.now",
 		fault: "children that were undone in a try begin again in it, when the partition is taken over",
 		run:   "^TestTakeoverMidEach$",
 	},
@@ -479,6 +491,36 @@ var schedulerMutants = []mutant{
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},
 	{
+		name: "parents-of-people-stay", invariant: 11, file: "scheduler/inflight.go",
+		old: "e.task.Active() && !e.rests()", new: "e.task.Active()",
+		fault: "parents whose children wait for people fill their partition for days",
+		run:   "^TestParentsWhoseChildrenWaitForPeople$",
+	},
+	{
+		name: "parents-without-room-keep-it", invariant: 11, file: "scheduler/births.go",
+		old: "if did == 0 && f.e.rests() {", new: "if did < 0 {",
+		fault: "parents that find no room for another child keep the room that they have, while their children wait for people",
+		run:   "^TestParentsThatFindNoRoomForTheirChildren$",
+	},
+	{
+		name: "takeover-forgets-births", invariant: 11, file: "scheduler/takeover.go",
+		old: "\t\ts.families.lookLater(p, e, s.cycle.now)\n", new: "",
+		fault: "children of a parent at rest are not born if its owner dies before",
+		run:   "^TestFansThroughAnything$",
+	},
+	{
+		name: "put-away-parent-counts-once", invariant: 8, file: "scheduler/children.go",
+		old: "\t\ta.queue(f)\n\t\treturn\n\t}\n\tswitch e.task.State", new: "\t\treturn\n\t}\n\tswitch e.task.State",
+		fault: "a parent that was put away does not go on when a child ends",
+		run:   "^TestParentsWhoseChildrenWaitForPeople$",
+	},
+	{
+		name: "why-a-child-was-undone-is-forgotten", invariant: 11, file: "scheduler/births.go",
+		old: "\t\t\tif err == nil && e != nil {\n\t\t\t\tf.notes(e)\n\t\t\t}\n\t\t\treturn err", new: "\t\t\t_ = e\n\t\t\treturn err",
+		fault: "a parent that was put away does not say which of its children was undone",
+		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
+	},
+	{
 		name: "missed-turn-begins", invariant: 11, file: "scheduler/notime.go",
 		old: "if fromTurn && ref", new: "if !fromTurn && ref",
 		fault: "what waited for its turn longer than its plan lets it begins all the same",
@@ -486,7 +528,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "children-look-for-room-once", invariant: 11, file: "scheduler/births.go",
-		old: "\t\t\t} else {\n\t\t\t\ta.nextRound.wake(c.now.Add(stalledRetry))\n\t\t\t}\n", new: "\t\t\t}\n",
+		old: "\t\t} else {\n\t\t\ta.nextRound.wake(c.now.Add(stalledRetry))\n\t\t}\n", new: "\t\t}\n",
 		fault: "a step whose children found no room does not look for it again by itself",
 		run:   "^TestChildrenLookForRoomAgain$",
 	},

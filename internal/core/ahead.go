@@ -24,8 +24,8 @@ type next struct {
 }
 
 // active reports whether the owner holds a task for what is next with the step. A child is held as a task of its
-// own, so that a parent which waits for one need not be; that of an each is, because its owner bears further
-// children as others end, and so is one whose children are being undone. A step between two attempts is held for
+// own, so that a parent which waits for one need not be; that of an each is, unless it Rests, because its owner bears
+// further children as others end, and so is one whose children are being undone. A step between two attempts is held for
 // its backoff; one in the pause of its policy, whose attempts start again at 0, is not: a pause is long, and the
 // supervisor's question ends it. The retries of a wait for an agent are known to memory alone, so that it is held
 // even where other steps come first.

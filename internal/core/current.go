@@ -59,10 +59,27 @@ func (t *Task) begunAny() bool {
 	return false
 }
 
-// Active reports whether the owner holds the task in memory: a command is out,
-// or a backoff or a grace is on.
+// Active reports whether the owner holds the task in memory, unless it Rests: a command is out, or a backoff or a grace is on.
 func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
+}
+
+// Rests reports whether a task that is processing need not be in its owner's memory: it waits for the children of an each, and
+// for nothing that the owner knows of alone. What else it waits for the supervisor asks about, as of a pending task.
+func (t *Task) Rests(p *Plan) bool {
+	if t.State != StateProcessing || p == nil {
+		return false
+	}
+	rests := false
+	for i, n := range t.ahead(p) {
+		switch s := &t.Steps[i]; {
+		case n.verb == verbWork && s.kind == kindEach && s.Status == StepRunning:
+			rests = true
+		case s.active(n.verb, t.UpdatedAt), n.verb == verbBegin && s.Due <= t.UpdatedAt: // the latter waits for room
+			return false
+		}
+	}
+	return rests
 }
 
 // Blocked are the steps that may begin at an instant and wait for room at their agents, of a task that

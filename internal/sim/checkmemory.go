@@ -1,7 +1,7 @@
 package sim
 
 // checkMemory: between two steps of its loop an owner holds exactly the tasks that have a
-// command out or wait for their next attempt. Load counts endings that are not published
+// command out or wait for their next attempt; those that rest it may hold. Load counts endings that are not published
 // besides; of these the store knows the most there can be, unless an end number
 // was spent since on a row that the database refused. Tasks that have children in flight are held with them; at the end
 // nothing is: see lagging.
@@ -15,7 +15,7 @@ func (n *node) checkMemory(l *loop) {
 		}
 		active := 0
 		for _, r := range w.Store.byNumber[p] {
-			if r.task.Active() {
+			if r.task.Active() && !w.rests(r) {
 				active++
 			}
 		}
@@ -25,4 +25,13 @@ func (n *node) checkMemory(l *loop) {
 				n.name, load, p, active, unpublished)
 		}
 	}
+}
+
+// rests reports whether the owner of a task may have put it away though it is active.
+func (w *World) rests(r *row) bool {
+	if !w.cfg.Graph {
+		return false
+	}
+	plan, t, err := w.Store.replay(r)
+	return err == nil && t.Rests(plan)
 }

@@ -1,0 +1,153 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// asked is a plan of children that wait for a person before their call.
+func asked() core.Plan {
+	return core.Plan{Name: "asked", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
+		{Name: "yes", Kind: core.SignalStep, CompleteBy: 50 * time.Minute},
+		{Name: "go", Agent: "agent.go", Undoable: true, AttemptsMax: 1, After: []int{0}, Backoff: time.Second},
+	}}
+}
+
+// newAsking is a rig with families whose children wait for people.
+func newAsking(t *testing.T, kids core.Step, cfg scheduler.Config) *rig {
+	t.Helper()
+	cfg.Expressions = lists{}
+	r := newRig(t, cfg)
+	kids.Kind, kids.Child, kids.Elements, kids.ElementsMax = core.EachStep, "asked", "input", 9
+	p := family(kids)
+	p.CompleteBy, p.Steps[1].CompleteBy = 2*time.Hour, 90*time.Minute
+	r.store.AddPlan(asked())
+	r.store.AddPlan(p)
+	r.mail.PlansChanged = true
+	return r
+}
+
+// rest lets all come to rest that waits for no person.
+func (r *rig) rest() {
+	r.t.Helper()
+	for range 3 {
+		r.cycle()
+		r.serve(ok)
+		r.now = r.now.Add(time.Second)
+	}
+}
+
+// read hands a submission in when the partition has room, as its reader does.
+func (r *rig) read(sub core.Submission) {
+	r.t.Helper()
+	for range 5 {
+		if r.shard.Load(0) < r.cfg.InFlight {
+			r.tasks(0, sub)
+			r.cycle()
+			r.serve(ok)
+			return
+		}
+		r.rest()
+	}
+	r.t.Fatalf("%s is never read: %d tasks are in flight", sub.ID, r.shard.Load(0))
+}
+
+// signal is a person's word to a child.
+func (r *rig) signal(id, refusal string) {
+	r.t.Helper()
+	c := core.Control{Kind: core.EventSignal, ID: id, Step: "yes", Reason: refusal, Actor: "person"}
+	if refusal == "" {
+		c.Result = []byte(`{}`)
+	}
+	r.control(c)
+	r.cycle()
+	r.serve(ok)
+}
+
+// However many parents wait for children that wait for people: none is in memory, their children are all born, and other tasks
+// are done. So it is after a takeover, and they go on when their children end.
+func TestParentsWhoseChildrenWaitForPeople(t *testing.T) {
+	const parents, kids, parallel = 20, 3, 2
+	for _, takeover := range []bool{false, true} {
+		r := newAsking(t, core.Step{Parallel: parallel}, scheduler.Config{InFlight: 4})
+		for i := range parents {
+			r.read(core.Submission{Type: "family", ID: fmt.Sprint("t", i), Input: list(kids)})
+		}
+		r.read(order("o1"))
+		for range parents {
+			r.rest()
+		}
+		r.state("o1", core.StateProcessed)
+		if takeover {
+			r.start("n2")
+			if from := r.adopt(0); from.Resumed != 0 {
+				t.Errorf("%d tasks are in memory after the takeover", from.Resumed)
+			}
+			for range parents {
+				r.rest()
+			}
+		}
+		if n := r.shard.Load(0); n != 0 {
+			t.Errorf("taken over %t: %d tasks are in flight", takeover, n)
+		}
+		for i := range kids {
+			for n := range parents {
+				id := fmt.Sprint("t", n)
+				if want, is := min(kids, parallel+i), r.counts(id, true); is.Born != want || is.Done != i {
+					t.Fatalf("taken over %t: of %s %+v, want %d born and %d done", takeover, id, is, want, i)
+				}
+				r.signal(core.ChildID(id, "kids", i, 0, true), "")
+				r.rest()
+			}
+		}
+		for n := range parents {
+			r.state(fmt.Sprint("t", n), core.StateProcessed)
+		}
+	}
+}
+
+// A parent that was put away says why its step failed, though the child that was undone first ended long before the last one.
+func TestParentThatWasPutAwaySaysWhyItFailed(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 3}, scheduler.Config{InFlight: 8}) // of which none is kept
+	r.family("t1", list(3))
+	r.rest()
+	r.signal("t1~kids~1", "it is too dear")
+	r.rest()
+	r.signal("t1~kids~0", "")
+	r.rest()
+	if n := r.shard.Load(0); n != 0 {
+		t.Fatalf("%d tasks are in flight", n)
+	}
+	r.signal("t1~kids~2", "")
+	r.rest()
+	r.state("t1", core.StateUndone)
+	if all := r.store.History(0, "t1"); !strings.Contains(all, "1 of 3 children were undone, the limit is 0; child t1~kids~1 was undone: it is too dear") {
+		t.Error(all)
+	}
+}
+
+// Parents that fill a partition before they have borne all of their children do not keep it: they bear them when the others wait.
+func TestParentsThatFindNoRoomForTheirChildren(t *testing.T) {
+	const parents, kids = 4, 3
+	r := newAsking(t, core.Step{Parallel: kids}, scheduler.Config{InFlight: parents})
+	var all []core.Submission
+	for i := range parents {
+		all = append(all, core.Submission{Type: "family", ID: fmt.Sprint("t", i), Input: list(kids)})
+	}
+	r.tasks(0, all...)
+	for range parents * kids {
+		r.rest()
+	}
+	for i := range parents {
+		if is := r.counts(fmt.Sprint("t", i), true); is.Born != kids {
+			t.Errorf("of t%d %+v, want %d children", i, is, kids)
+		}
+	}
+	r.read(order("o1"))
+	r.state("o1", core.StateProcessed)
+}
