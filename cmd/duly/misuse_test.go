@@ -20,7 +20,6 @@ func TestWrongUseByHand(t *testing.T) {
 		"nats-permissions king": `unknown kind of user "king"`, "nats-permissions node:x": "has no names", "nats-permissions ingest --task-streams 0": "task-streams: 0", "nats-permissions ingest --answer-within 1ms": "answer-within",
 		"books --direct --since 0s": "since: 0s", "books --now --wait 0s": "wait: 0s", "submit order o-1 {} --priority urgent": "priority", "list --timeout 0s": "timeout: 0s",
 		"doctor --only nats-snyc": `"nats-snyc" is no check`, "doctor --ignore nats-snyc": `"nats-snyc" is no check`, "doctor --roles agents": "agents: not given",
-		"replay x": "neither a file nor type/id", "diff x y": "neither a file nor type/id",
 		"verify --journal " + none + " --heads none": "no such file", "verify --journal x --heads " + none: "no such file",
 		"serve --roles agents --agents " + none: "no such file",
 	} {

@@ -521,7 +521,7 @@ func TestSubmissionIsWhole(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, is, want)
 		}
 	}
-	if code, _, errs := command(t, "{}", "task", "submit", "order", "o-1", "-", "--priority", "urgent", "-s", s.URL); code == exitDone || !strings.Contains(errs, `--priority: priority "urgent", want high, normal or low`) {
+	if code, _, errs := command(t, "{}", "task", "submit", "order", "o-1", "-", "--priority", "urgent", "-s", s.URL); code != exitUse || !strings.Contains(errs, `priority: priority "urgent", want high, normal or low`) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

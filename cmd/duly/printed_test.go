@@ -394,7 +394,7 @@ func TestDevIsUpOnceItIs(t *testing.T) {
 		t.Errorf("port %s is taken: exit %d %s", port, code, errs)
 	}
 	t.Setenv("DULY_OUTBOX", "database") // which SQLite has no table for
-	if code, out, errs := command(t, "", "dev", "--port", "0", "--nats-port", "0"); code != exitFailed || out != "" || !strings.Contains(errs, "outbox") {
+	if code, out, errs := command(t, "", "dev", "--port", "0", "--nats-port", "0"); code != exitUse || out != "" || !strings.Contains(errs, "outbox") {
 		t.Errorf("an outbox: exit %d %s%s", code, out, errs)
 	}
 }

@@ -211,7 +211,7 @@ func (s *server) taskFile(ctx context.Context, name string) (*core.Plan, *core.S
 	if errors.Is(err, os.ErrNotExist) {
 		taskType, id, ok := strings.Cut(name, "/")
 		if !ok || slices.Contains([]string{taskType, id}, "") {
-			return nil, nil, misuse("task %q: neither a file nor type/id", name)
+			return nil, nil, fmt.Errorf("task %q: neither a file nor type/id", name)
 		}
 		data, err = s.read(ctx, taskPath(taskType, id)+"/export", nil)
 	}
