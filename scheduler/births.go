@@ -92,11 +92,11 @@ const looksMax = 64
 // lookAgain queues the fans of tasks that may have to bear children, where there is room for some: once a cycle, so that mail
 // comes in between.
 func (a *families) lookAgain(ctx context.Context) error {
-	all, now := a.in.inOrder(), a.cycle.now
 	if a.cycle.looked {
 		return nil
 	}
 	a.cycle.looked = true
+	all, now := a.in.inOrder(), a.cycle.now
 	a.nextLook.due(now)
 	for _, p := range all {
 		if len(p.later) == 0 || p.noMore {

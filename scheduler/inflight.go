@@ -149,6 +149,9 @@ func (p *partition) dropIdle() {
 		p.leave(e)
 	}
 	p.idle = p.idle[:0]
+	if len(p.kept) == 0 { // most rounds: the window's lock is the node's
+		return
+	}
 	for most := p.keptMost(); len(p.kept) > most; {
 		e := p.kept[0]
 		p.kept, e.kept = p.kept[1:], false
@@ -159,7 +162,7 @@ func (p *partition) dropIdle() {
 }
 
 // leave drops a task, if it is still there and nothing pins it. A few that rest are kept: where many wait for an agent that is
-// full, each of their children would load its parent anew.
+// full, each of their children would reload its parent.
 func (p *partition) leave(e *entry) {
 	switch {
 	case p.tasks[e.task.Number] != e || e.pinned():
