@@ -610,8 +610,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestRelayOfManyWithoutAPlan: however many rows wait for plans that nobody has applied, those that have one are handed in
-// within seconds.
+// TestRelayOfManyWithoutAPlan: however many rows wait for unknown plans, rows with a known plan are submitted within
+// seconds.
 func TestRelayOfManyWithoutAPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, stopIn := running(t, &slowLog{}, nil)

@@ -47,10 +47,10 @@ type over struct {
 	times    float64
 	c, after float64 // deliveries a second that are processed in time: before the first fault, and when the last one is over
 
-	offered span // times × c
-	seconds []arrivals
-	arrived [2]int64 // before, and then in it: all, and those that were turned away
-	quiet   []span   // nothing was wrong
+	offered span       // times × c
+	seconds []arrivals // one a second of the storm, for tellSeconds
+	arrived [2]int64   // before, and then in it: all, and those that were turned away
+	quiet   []span     // nothing was wrong
 }
 
 // arrivals are all that had arrived by a time, and those that had been turned away.
@@ -271,12 +271,9 @@ func (w *world) tellSeconds(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	by := func(which string) (map[int64]int64, error) {
-		at, of := w.micros("ended_at"), map[int64]int64{}
-		if which == "" {
-			at = w.micros("created_at")
-		}
-		rows, err := db.QueryContext(ctx, `SELECT `+at+` / 1000000 AS second, count(*) FROM tasks WHERE `+at+` IS NOT NULL `+which+` GROUP BY 1`)
+	by := func(column, which string) (map[int64]int64, error) {
+		of := map[int64]int64{}
+		rows, err := db.QueryContext(ctx, `SELECT `+w.micros(column)+` / 1000000 AS second, count(*) FROM tasks WHERE `+column+` IS NOT NULL AND `+which+` GROUP BY 1`)
 		if err != nil {
 			return nil, fmt.Errorf("tasks by second: %w", err)
 		}
@@ -289,9 +286,9 @@ func (w *world) tellSeconds(ctx context.Context) (err error) {
 		}
 		return of, rows.Err()
 	}
-	created, err := by("")
-	ended, err2 := by("AND TRUE")
-	inTime, err3 := by("AND ended_at <= deadline AND state = '" + string(core.StateProcessed) + "'")
+	created, err := by("created_at", "TRUE")
+	ended, err2 := by("ended_at", "TRUE")
+	inTime, err3 := by("ended_at", "ended_at <= deadline AND state = '"+string(core.StateProcessed)+"'")
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}

@@ -84,11 +84,7 @@ func TestTellManyUndone(t *testing.T) {
 				Seq: 6, Step: "charge", Error: "late", CreatedAt: at, At: at})
 		}
 	}
-	done := make(chan error, 1)
-	c.PublishEndings(endings, func(err error) { done <- err })
-	if err := receive(t, "the stream's word", done); err != nil {
-		t.Fatal(err)
-	}
+	tell(t, c, endings...)
 	stream, err := c.js.Stream(within(t), names.StreamEvents())
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +126,7 @@ func TestTellManyWithLongErrors(t *testing.T) {
 	for i := range endings {
 		endings[i] = core.Ending{Partition: 3, EndNumber: int64(i), ID: fmt.Sprint("o-", i), Type: "order", State: core.StateUndone, Error: strings.Repeat("late ", 200), CreatedAt: at, At: at}
 	}
-	done := make(chan error, 1)
-	c.PublishEndings(endings, func(err error) { done <- err })
-	if err := receive(t, "the stream's word", done); err != nil {
-		t.Fatal(err)
-	}
+	tell(t, c, endings...)
 	stream, err := c.js.Stream(within(t), names.StreamEvents())
 	if err != nil {
 		t.Fatal(err)

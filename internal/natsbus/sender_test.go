@@ -141,7 +141,7 @@ func TestBatchesFitAMessage(t *testing.T) {
 	}
 	r := &replier{nc: agent.nc, wake: make(chan struct{}, 1), batches: map[string]*batchIn{}, failed: func(err error) { t.Error(err) }}
 	for i := range large { // that are ready at the same time
-		r.add("to.nobody", &large[i], core.Token{}, &core.Reply{Result: large[i].Input})
+		r.add("no.subscriber", &large[i], core.Token{}, &core.Reply{Result: large[i].Input})
 	}
 	r.flush()
 }

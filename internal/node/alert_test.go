@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEventsOfAllParts: what any part of a node says as an alert is one: a message that nobody can read, a plan of a newer
-// binary.
+// TestEventsOfAllParts: an alert that any component logs is published as one: for a message that cannot be decoded, for a
+// plan of a newer binary.
 func TestEventsOfAllParts(t *testing.T) {
 	t.Parallel()
 	s := stands(t, "sqlite:"+filepath.Join(t.TempDir(), "duly.db"))
