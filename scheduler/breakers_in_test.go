@@ -143,7 +143,12 @@ func TestEachTrialByItself(t *testing.T) {
 	if is := r.turn(); is != second {
 		t.Errorf("after a late failure it is %+v", is)
 	}
-	r.counts(second, core.Calls{Failed: 3}, true)
+	r.counts(second, core.Calls{Done: 1}, true)
+	third := r.turn()
+	if third.State != core.BreakerTrial || third.Stage != 2 {
+		t.Fatalf("after two successes with a late failure between them it is %+v", third)
+	}
+	r.counts(third, core.Calls{Failed: 3}, true)
 	open := r.turn()
 	if open.State != core.BreakerOpen {
 		t.Fatalf("after failures it is %+v", open)

@@ -309,6 +309,12 @@ var breakerMutants = []mutant{
 		run:   "^TestEachTrialByItself$",
 	},
 	{
+		name: "late-outcome-decides-a-trial", invariant: 11, file: "scheduler/breakers.go",
+		old: " && revision == b.known[agent].Revision {", new: " {",
+		fault: "what an earlier stage of a trial comes to late wipes out the outcomes of the present one",
+		run:   "^TestEachTrialByItself$",
+	},
+	{
 		name: "trial-of-before-decides", invariant: 11, file: "scheduler/breakers.go",
 		old: "if w.revision == is.Revision {", new: "if w.revision != 0 {",
 		fault: "a breaker opens again by its last trial, before any call of the next",
