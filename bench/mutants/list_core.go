@@ -214,6 +214,12 @@ var coreMutants = []mutant{
 		run:   "^TestUnreadStartsLaterAndIsItsParents$",
 	},
 	{
+		name: "undo-again-keeps-attempts", invariant: 8, file: "internal/core/transition.go",
+		old: "\t\t\ts.Attempt, s.Due = 0, 0\n\t\t}\n\t}\n}", new: "\t\t\ts.Due = 0\n\t\t}\n\t}\n}",
+		fault: "an undo that is asked for again gives up after one failure",
+		run:   "^TestUndoAttemptsOfThePlan$",
+	},
+	{
 		name: "cancel-ends-the-time-of-an-undo", invariant: 8, file: "internal/core/transition.go",
 		old: "s.Since = at", new: "s.Since = min(at, 0)",
 		fault: "an undo that is at its agent when its task is cancelled gives up after one error",

@@ -264,62 +264,66 @@ func TestServedEndsTheBackoff(t *testing.T) {
 }
 
 // An undo that fails goes on for a day by default; an operator hears of it after ten
-// attempts or a minute, once. When its time is up it gives up, and the task names it.
+// attempts or a minute, once. When its time is up it gives up, and the task names it. Asked for again it has all that once more.
 //
 // covers: C6, T2, inv8
 func TestUndoIsPatient(t *testing.T) {
 	p := stepsPlan(1)
-	p.Steps[0].UndoCompleteBy = time.Second
+	p.Steps[0].UndoCompleteBy, p.Steps[0].KeyLasts = time.Second, 7*24*time.Hour
 	for _, failing := range []string{"failing", "unserved", "full", "silent"} {
 		t.Run(failing, func(t *testing.T) {
 			r := newRig(t, p)
 			r.birth(0)
 			r.answer(0)
-			r.must(Event{Kind: EventUndo})
-			since := r.now
-			alerts, tries, told := 0, 0, Instant(0)
-			for ; r.task.State == StateUndoing; tries++ {
-				if tries > 100_000 {
-					t.Fatalf("it does not end: %s", r.task)
-				}
-				switch {
-				case r.task.Out() < 0:
-					r.wait()
-				case failing == "unserved":
-					r.absent()
-				case failing == "full":
-					r.answer(CodeTooMany)
-				case failing == "silent":
-					r.now = r.task.NextDue(r.plan)
-					r.must(Event{Kind: EventOverdue, Rand: 0.5})
-				default:
-					r.answer(CodeAgentError)
-				}
-				for _, e := range r.out.Effects {
-					if e.Kind == EffectAlert {
-						alerts++
-						told = r.now
+			for range 2 { // the second time an hour after it gave up
+				r.now = r.now.Add(time.Hour)
+				before := len(r.journal)
+				r.must(Event{Kind: EventUndo})
+				since := r.now
+				alerts, tries, told := 0, 0, Instant(0)
+				for ; r.task.State == StateUndoing; tries++ {
+					if tries > 100_000 {
+						t.Fatalf("it does not end: %s", r.task)
+					}
+					switch {
+					case r.task.Out() < 0:
+						r.wait()
+					case failing == "unserved":
+						r.absent()
+					case failing == "full":
+						r.answer(CodeTooMany)
+					case failing == "silent":
+						r.now = r.task.NextDue(r.plan)
+						r.must(Event{Kind: EventOverdue, Rand: 0.5})
+					default:
+						r.answer(CodeAgentError)
+					}
+					for _, e := range r.out.Effects {
+						if e.Kind == EffectAlert {
+							alerts++
+							told = r.now
+						}
 					}
 				}
-			}
-			if alerts != 1 || told.Sub(since) > 2*undoAlertAfter {
-				t.Errorf("%d alerts, the last %v after it began", alerts, told.Sub(since))
-			}
-			if took := r.now.Sub(since); took < defaultUndoPatience-defaultUndoBackoffCap || took > defaultUndoPatience+defaultUndoBackoffCap {
-				t.Errorf("gave up after %v", took)
-			}
-			if failing == "unserved" || failing == "full" {
-				if n := len(r.journal); n != 6 { // submitted, done, undo asked, its wait, its alert, its end
+				if alerts != 1 || told.Sub(since) > 2*undoAlertAfter {
+					t.Errorf("%d alerts, the last %v after it began", alerts, told.Sub(since))
+				}
+				if took := r.now.Sub(since); took < defaultUndoPatience-defaultUndoBackoffCap || took > defaultUndoPatience+defaultUndoBackoffCap {
+					t.Errorf("gave up after %v", took)
+				}
+				if failing == "unserved" || failing == "full" {
+					if n := len(r.journal) - before; n != 4 { // undo asked, its wait, its alert, its end
+						t.Errorf("%d rows", n)
+					}
+				} else if n := len(r.journal) - before; n < 200 || n > 2000 {
 					t.Errorf("%d rows", n)
 				}
-			} else if n := len(r.journal); n < 200 || n > 2000 {
-				t.Errorf("%d rows", n)
-			}
-			if r.task.State != StateError || r.task.FailedStep != 1 || !strings.HasPrefix(r.task.Why, "the undo of step a gave up: ") {
-				t.Errorf("%s: step %d, %s", r.task, r.task.FailedStep, r.task.Why)
-			}
-			if r.journal[len(r.journal)-1].Kind != KindUndoGaveUp {
-				t.Errorf("last row %+v", r.journal[len(r.journal)-1])
+				if r.task.State != StateError || r.task.FailedStep != 1 || !strings.HasPrefix(r.task.Why, "the undo of step a gave up: ") {
+					t.Errorf("%s: step %d, %s", r.task, r.task.FailedStep, r.task.Why)
+				}
+				if r.journal[len(r.journal)-1].Kind != KindUndoGaveUp {
+					t.Errorf("last row %+v", r.journal[len(r.journal)-1])
+				}
 			}
 		})
 	}
@@ -405,30 +409,36 @@ func TestIndependentUndosGoOn(t *testing.T) {
 	r.answer(0)
 }
 
-// A number of undo attempts that the plan names is a limit, whichever it is; without one there is none.
+// A number of undo attempts that the plan names is a limit, whichever it is, each time that the undo is asked for; without one
+// there is none.
 //
 // covers: W14
 func TestUndoAttemptsOfThePlan(t *testing.T) {
 	for _, most := range []int{3, 9, 10, 11, 0} {
-		p := stepsPlan(1)
-		p.Steps[0].UndoAttemptsMax = most
+		p := stepsPlan(2)
+		p.Steps[0].UndoAttemptsMax, p.Steps[1].UndoAttemptsMax, p.Steps[1].After = most, most, nil
 		r := newRig(t, p)
 		r.birth(0)
 		r.answer(0)
-		r.must(Event{Kind: EventUndo})
-		tries := 0
-		for r.task.State == StateUndoing && tries < 20 {
-			if tries++; tries > 1 {
-				r.wait()
-			}
-			r.answer(CodeAgentError)
-		}
-		want := most
+		r.answer(0)
+		want := 2 * most
 		if most == 0 {
-			want = 20
+			want = 40
 		}
-		if tries != want || (most == 0) != (r.task.State == StateUndoing) {
-			t.Errorf("undo_attempts_max %d: %s after %d tries, want %d", most, r.task.State, tries, want)
+		for range 2 { // the second time by an operator, once it gave up
+			if r.task.State != StateUndoing {
+				r.must(Event{Kind: EventUndo})
+			}
+			tries := 0
+			for r.task.State == StateUndoing && tries < 40 {
+				if tries++; r.task.Out() < 0 {
+					r.wait()
+				}
+				r.answer(CodeAgentError)
+			}
+			if tries != want || (most == 0) != (r.task.State == StateUndoing) {
+				t.Errorf("undo_attempts_max %d: %s after %d tries, want %d", most, r.task.State, tries, want)
+			}
 		}
 	}
 }
