@@ -330,7 +330,7 @@ func (a *families) doneBefore(ctx context.Context, f *fan) error {
 	return nil
 }
 
-// onlyChild reads how a task step's one child ended.
+// onlyChild reads how the one child of a step of kind task ended, and keeps its result or failure for the step.
 func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	if f.spec.Kind != core.TaskStep || f.done+f.undone == 0 {
 		return nil

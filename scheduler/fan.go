@@ -151,7 +151,7 @@ func (f *fan) wants() bool {
 	return f.more || len(f.page) > 0 || !f.undo && !f.stopped() && f.next < f.total
 }
 
-// failBefore makes the step fail because of a child of which it is not known whether it was undone.
+// failBefore makes the step fail because of a child of an earlier attempt of which it is not known whether it was undone.
 func (f *fan) failBefore(child string) {
 	f.fail("child " + child + " was done, and the database went back since: whether it was undone meanwhile is not known")
 }

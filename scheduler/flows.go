@@ -237,7 +237,7 @@ func (f *flow) compare(with *flow) int {
 	return cmp.Or(strings.Compare(f.up.up.name, with.up.up.name), strings.Compare(f.up.name, with.up.name), strings.Compare(f.name, with.name))
 }
 
-// hungry reports whether some flow has all of its waiting tasks in the store.
+// hungry reports whether some flow has tasks waiting in the store, and none of them in memory.
 func (f *flows) hungry() bool {
 	for _, is := range f.all {
 		if is.missed != 0 && len(is.tasks) == 0 {

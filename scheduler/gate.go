@@ -4,10 +4,11 @@ import "duly.dev/duly/internal/core"
 
 // The gate decides whether a do finds room to leave. It is a list of stages, each one reason to hold a do back; the stage that
 // lets least through counts. What is parked keeps the facts that stages judge by, so that it need not be loaded to be judged.
-// Besides, queues.othersFirst holds a task back for those that wait already, and the core what is not due.
+// Besides, queues.othersFirst and queues.begunFirst hold new tasks back for those that wait already, and the core holds back
+// what is not due.
 //
 // A new reason is a type with room, a constant, and a line in newGate. Look also at open and agentBook.gated, which skip the
-// gate; at queues.enter, keyTakes.full and claim.go, which treat some stages by name; at leaveFor, if it counts what has left;
+// gate; at mayLeave, mayRetry, queues.enter, keyTakes.full and claim.go, which treat some stages by name; at leaveFor, if it counts what has left;
 // at what wakes the queue when it opens; at internal/node/forecasthold.go, which tells for how long; and at the sentence
 // why.room in internal/core/sentence.go.
 

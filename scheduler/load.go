@@ -9,8 +9,8 @@ import (
 
 // How stored tasks are brought in flight.
 
-// find returns the task with an id, from memory or from the store. e is nil if there is none or, when stored
-// is true, if it cannot be loaded. If its plan cannot be read here, cycle.unread names the plan.
+// find returns the task with an id, from memory or from the store; stored reports whether there is one. e is also nil if the
+// task exists and cannot be loaded here. If that is because its plan cannot be read here, find sets cycle.unread to the plan.
 func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
 	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {

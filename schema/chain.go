@@ -457,7 +457,7 @@ func (o *oldLinks) begin(all []chain.Begin) {
 }
 
 // readOldLinks reads links from the oldest one on, while they are older than before and trimMost and
-// trimBytes allow. The first one that is left does not count: it may name more than trimBytes, of a trim before.
+// trimBytes allow. The oldest one does not count: if it was made by an earlier trim, its content may exceed trimBytes.
 func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
 	first, size := true, 0
 	for row := range each(b.query(ctx, qOldLinks, partition, 0, trimMost)) {

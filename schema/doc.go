@@ -15,10 +15,11 @@
 // of its own, and in tables of its own: list.go and groups.go read tasks in pages, trail.go,
 // operations.go and keep.go have the rest.
 //
-// A new column of tasks is three edits: the field of core.Task, a line in columns.go, and the tables of both dialects
-// (migrations/*/00100_init.sql, until there is a release; after one, a migration). The statements of both dialects, what owners read, the probe of a refused commit and the chain's digests
-// are made of that line; its Since is one more than the newest, so that rows without a value keep their digests. Where
-// people are to see it, core.View has it too. A column of the journal is the same with core.Record.
+// A new column of tasks is three edits: the field of core.Task, a line in columns.go, and the table, once for each dialect
+// (migrations/*/00100_init.sql, until there is a release; after one, a migration). The statements of both dialects, what
+// owners read, the probe of a refused commit and the chain's digests are made of that line; its Since is one more than the
+// newest, so that rows without a value keep their digests. A row is written where the core says so (touchRow in
+// internal/core/decision.go). Where people are to see the column, core.View has it too. A column of the journal is the same with core.Record.
 //
 // A task's labels are such a column, as their header has them, and besides rows of the table labels, which
 // only finds: a commit writes those of its births, without a statement where there are none; they are forgotten with

@@ -479,7 +479,8 @@ func (r *reader) entries(ctx context.Context, partition, from, below int64, f co
 	return all, nil
 }
 
-// listQuery is the query of entries with its arguments.
+// listQuery returns the query of one page of a partition's tasks, newest first, and its arguments. Their numbers are at least
+// from (0: any) and less than below; each is in one of the sources.
 func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
 	c := conditions{args: []any{partition}}
 	limit := c.param(f.Limit + 1)

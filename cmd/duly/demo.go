@@ -404,7 +404,7 @@ func addGhosts(r *drone.Report, compared *books.Report) {
 // outcomes reads from the state store how every task ended, and how many step
 // answers were committed.
 func (d *demo) outcomes(ctx context.Context) (drone.OutcomeMap, int64, error) {
-	audit, err := d.system.Node.Audit(ctx)
+	audit, err := d.system.Node.Books(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -191,7 +191,7 @@ func TestDeliveriesOverHTTP(t *testing.T) {
 	if err := w.services.Settle(ctx); err != nil {
 		t.Fatal(err)
 	}
-	audit, err := w.system.Node.Audit(ctx)
+	audit, err := w.system.Node.Books(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

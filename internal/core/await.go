@@ -119,8 +119,8 @@ func (d *decision) heard(i int) {
 	d.touchRow()
 }
 
-// served lets the next retries of waits leave at once: the agent is there again. An agent that
-// is full would be asked by all that wait for it whenever it has answered one.
+// served lets each command that no agent took be tried again at once: the agent is there again. A command that its agent
+// refused because it was full keeps its time, or all of them would ask the agent whenever it has answered one.
 func (d *decision) served() error {
 	waits := false
 	for i := range d.t.Steps {

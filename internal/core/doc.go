@@ -32,15 +32,16 @@
 //
 // A reply counts once: it names the journal row that issued its command, and
 // only the command now out under that number can be answered, before its
-// complete-by. One that comes later decides nothing, but is kept where it says what is not known: late.go. Everything else
-// is [ErrStale].
+// complete-by. One that comes later ends no attempt of a do. Where it tells what was not known of the step's effect, it is
+// kept, and may end the undo of the step: late.go. Everything else is [ErrStale].
 //
 // # Why a task is undone
 //
 // A step failed and its policy says so, or it was refused: failing. There is no time for another attempt: retry; for the
 // step's least time: tryBegin; until its agent is back: giveUpWaiting (breaker.go); for anything, at the deadline: expire. A
-// step that may have an effect is no longer wanted: wanted. Its condition or input cannot be computed: failBegin. A client or an operator asked, by a cancel or an undo: undo. Its plan is unknown or cannot be
-// read: undoPlanless, undoUnread (unread.go). It was cancelled before it was submitted: [BirthCancelled]. [Task.Sentence] tells it.
+// step that may have an effect is no longer wanted: wanted. Its condition or input cannot be computed: failBegin. A client,
+// an operator or its parent task asked, by a cancel or an undo: undo. Its plan is unknown or cannot be read: undoPlanless,
+// undoUnread (unread.go). It was cancelled before it was submitted: [BirthCancelled]. [Task.Sentence] tells it.
 //
 // # Where to read
 //

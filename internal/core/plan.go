@@ -266,9 +266,8 @@ func (p *Plan) StepIndex(name string) int {
 	return -1
 }
 
-// ShortestTimeout is the shortest complete-by any command of the plan can have.
-// It is the first lower bound of a task's complete_by column. A wait until an instant
-// that an expression gives may end sooner.
+// ShortestTimeout is the shortest time that any command of the plan may take. A task's first Bound is so long after its birth
+// at most; where a wait until an instant that an expression gives ends sooner, the bound is lowered when the wait begins.
 func (p *Plan) ShortestTimeout() time.Duration {
 	least := p.CompleteBy
 	for i := range p.Steps {

@@ -107,8 +107,8 @@ func (e *StepEffect) refused(out bool) {
 	}
 }
 
-// told notes that the effect is there, by a late answer to a do, or by the agent that was asked about it. What else its agent
-// says of that do changes nothing.
+// told notes that the effect is there: by a late answer to a do or, if asked, by what the agent said when it was asked about
+// it. Whatever the agent says later of the same do changes nothing.
 func (e *StepEffect) told(asked bool) {
 	e.late = lateTold
 	if !e.resent() {

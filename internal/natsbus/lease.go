@@ -45,7 +45,7 @@ type Lease struct {
 	ends time.Time
 }
 
-// leaseBody is the value of a key.
+// leaseBody is what the bucket has under a lease's key: who holds the lease.
 type leaseBody struct {
 	V      int    `json:"v"`
 	Holder string `json:"holder"` // differs between two lives of one node

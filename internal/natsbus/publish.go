@@ -78,8 +78,8 @@ func (p *pack) add(e *core.Ending) {
 	p.items++
 }
 
-// flushPack publishes the endings in a pack and empties it. A lone ending that needs attention is published
-// in a form that is easier to read.
+// flushPack publishes the tasks' endings in a pack as one message, counted in t, and empties the pack. One ending alone that
+// needs attention is published as plain JSON, which a person can read.
 func (c *Conn) flushPack(t *tally, p *pack) {
 	switch {
 	case p.items == 0:

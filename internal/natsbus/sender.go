@@ -92,7 +92,7 @@ type commandRef struct {
 	nth                 uint32 // copy
 }
 
-// NewSender makes a sender. Close it when no more is sent.
+// NewSender makes a sender of commands to agents, which hands their replies to replies. Close it when no more is sent.
 func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]*peer{}}
 	s.scratch.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }

@@ -196,7 +196,7 @@ func source(s *jetstream.StreamSource) string {
 	return s.Name
 }
 
-// transform shows how a stream changes subjects, for a difference.
+// transform returns as text how a stream's setting changes subjects, for the list of settings that are not as wanted.
 func transform(s *jetstream.StreamConfig) string {
 	if s.SubjectTransform == nil {
 		return "none"

@@ -442,8 +442,8 @@ func (n *Node) OwnsAll() bool {
 	return own != nil && own.Owned() == n.cfg.Partitions
 }
 
-// Audit reads all tasks for a check of the books.
-func (n *Node) Audit(ctx context.Context) (schema.Books, error) { return n.store.Books(ctx) }
+// Books reads all tasks for a check of the books.
+func (n *Node) Books(ctx context.Context) (schema.Books, error) { return n.store.Books(ctx) }
 
 // random is safe for use by several goroutines.
 func random() float64 { return rand.Float64() }

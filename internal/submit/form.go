@@ -3,8 +3,9 @@
 //
 // A request on NATS, a message of the stream endpoint, a request over HTTP and a row of an outbox carry it as headers
 // ([Form.Header], [Form.ReadHeader]); a line of a bulk submission as JSON, by the tags of its fields. [Form.Read] makes of
-// it what the task stream holds. A new field needs its tags and its part of Read for all doors;
-// then its place in core.Submission, in the packs of internal/wire, and in taskOf and submissionOf of the scheduler.
+// it what the task stream holds. A new field needs its tags and its part of Read for all doors; its place in
+// core.Submission, in the packs of internal/wire, and in taskOf and submissionOf of the scheduler; and an option of the Go
+// client (SubmitOption) and of duly submit.
 package submit
 
 import (

@@ -127,7 +127,7 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
 		}
 		// again is false for a refusal, on which the owner acts, and when the store is closed.
-		judged, again := p.judge(ctx, b, err, &past)
+		again, judged := p.judge(ctx, b, err, &past)
 		if again && serverIsLeaving(err) {
 			p.pool.Reset()
 		}

@@ -16,8 +16,8 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// fault says what is at fault for an error of the database, and with that what happens to the batch. Only
-// this file decides that.
+// fault says what is at fault for an error of the database, and with that what happens to the batch. What
+// the fast path of commit.go takes for the fallback's is judged once that has failed too.
 type fault int
 
 const (
@@ -225,14 +225,14 @@ func (past *sendings) whySendAgain(err, refused error, lasts time.Duration) erro
 	return nil
 }
 
-// judge decides what happens after an error of a commit. send: the batch is sent again. Otherwise judged
+// judge decides what happens after an error of a commit. again: the batch is sent again. Otherwise judged
 // wraps core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where the owner has to act.
-func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (judged error, send bool) {
+func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (again bool, judged error) {
 	// A probe and a look for the commit may wait for locks.
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if errors.Is(err, core.ErrForeignRow) {
-		return err, false
+		return false, err
 	}
 	v := verdictOf(err)
 	whose := v.whose
@@ -243,9 +243,9 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 	lasts := time.Duration(0)
 	switch whose {
 	case faultCaller:
-		return err, false
+		return false, err
 	case faultNumber: // ids give way to each other: these are numbers that we give
-		return fmt.Errorf("%w: %w", core.ErrForeignRow, err), false
+		return false, fmt.Errorf("%w: %w", core.ErrForeignRow, err)
 	case faultRow:
 		refusal = core.ErrRowRefused
 	case faultStatement:
@@ -253,22 +253,22 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 	case faultVague:
 		lasts, refusal = p.tryMax, core.ErrRowRefused
 	default:
-		return err, true
+		return true, err
 	}
 	if len(b.Writes) == 0 { // no row to blame
-		return err, true
+		return true, err
 	}
 	if v.probe {
 		if doubt := past.whySendAgain(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
-			return doubt, true
+			return true, doubt
 		}
 	}
 	if past.unknown { // its parts would have other ids, and take the rows of this one for another's
 		if stands, look := p.wasCommitted(ctx, b); look != nil || stands {
-			return errors.Join(err, look), true
+			return true, errors.Join(err, look)
 		}
 	}
-	return fmt.Errorf("%w: %w", refusal, err), false
+	return false, fmt.Errorf("%w: %w", refusal, err)
 }
 
 // The statements of a probe, beside statements.probeTask and probeRecord. Together they do to each table what
