@@ -831,22 +831,22 @@ func TestWatchAsksAgain(t *testing.T) {
 // covers: OP23
 func TestKeyOfAChange(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	var keys []string
+	keys := make(chan string, 1)
 	lost := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		keys <- r.Header.Get("Idempotency-Key")
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(lost.Close)
 	for _, args := range []string{"schedule run-now nightly", "pause set --type order --reason outage", "books --repair accept --effect e --agent a --reason r", "task undo order o-1 --reason r"} {
-		keys = nil
 		code, _, errs := command(t, "", append(strings.Fields(args), "-s", lost.URL)...)
-		if code != exitUnreachable || len(keys) != 1 || keys[0] == "" || !strings.Contains(errs, "with --key "+keys[0]+" it is carried out once") {
-			t.Errorf("duly %s: exit %d, keys %q\n%s", args, code, keys, errs)
+		key := <-keys
+		if code != exitUnreachable || key == "" || !strings.Contains(errs, "with --key "+key+" it is carried out once") {
+			t.Errorf("duly %s: exit %d, key %q\n%s", args, code, key, errs)
 			continue
 		}
-		_, _, _ = command(t, "", append(strings.Fields(args), "--key", keys[0], "-s", lost.URL)...)
-		if len(keys) != 2 || keys[1] != keys[0] {
-			t.Errorf("duly %s: keys %q", args, keys)
+		_, _, _ = command(t, "", append(strings.Fields(args), "--key", key, "-s", lost.URL)...)
+		if again := <-keys; again != key {
+			t.Errorf("duly %s: keys %q and %q", args, key, again)
 		}
 	}
 }
