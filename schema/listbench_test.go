@@ -63,3 +63,19 @@ func BenchmarkListGrown(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPlans reads 1,000 plans of five steps, as a node does when it hears of a new one.
+func BenchmarkPlans(b *testing.B) {
+	s := open(b, sqliteURL(b), schema.Options{})
+	p := core.Plan{Name: "order", Steps: []core.Step{{Name: "a", Agent: "pay"}, {Name: "b", Agent: "pay"}, {Name: "c", Agent: "pay"}, {Name: "d", Agent: "pay"}, {Name: "e", Agent: "pay"}}}
+	for p.Version = 1; p.Version <= 1000; p.Version++ {
+		if err := s.PutPlan(b.Context(), p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if plans, err := s.Plans(b.Context()); err != nil || len(plans) != 1000 {
+			b.Fatal(len(plans), err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type reader struct {
 	time   func(core.Instant) any
 	// purged is how far purges got.
 	purged purgePlaces
+	plans  planSpecs
 
 	rows    func(first int, columns ...string) string
 	rowArgs func(lists ...any) []any

@@ -3,6 +3,12 @@ package main
 // adapterMutants are faults of the stores and of the wire.
 var adapterMutants = []mutant{
 	{
+		name: "plan-of-before-the-restore", invariant: 7, file: "schema/plans.go",
+		old: "if there && is.of == hash {", new: "if there {",
+		fault: "after the database went back a version of a plan that was applied anew runs as it was before",
+		run:   "^TestPlansAreDecodedOnce$",
+	},
+	{
 		name: "sqlite-epoch-not-compared", invariant: 4, file: "schema/sqlite/commit.go",
 		old: "AND epoch = ? AND last_commit IN (?, ?)`", new: "AND epoch <> -? AND last_commit IN (?, ?)`",
 		fault: "SQLite: a commit does not compare the epoch",

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +95,9 @@ func TestTimeCountsFromTheTurn(t *testing.T) {
 	}
 	release := make(chan struct{})
 	hold := duly.NewCheck[int, int]("hold", "vault")
+	var held atomic.Int64
 	if err := hold.Serve(vault, func(ctx context.Context, _ duly.Call[int]) (int, error) {
+		held.Add(1)
 		select {
 		case <-release:
 			return 1, nil
@@ -134,7 +137,7 @@ func TestTimeCountsFromTheTurn(t *testing.T) {
 	}
 	soon(t, "the window of the partition is full", func() bool {
 		next(holding)
-		return c.owning().Full(0)
+		return held.Load() >= int64(c.cfg.InFlight) && c.owning().Full(0) // one that is not read yet is full, too
 	})
 	queued, timed := next(turn), next(now)
 	came := time.Now()
