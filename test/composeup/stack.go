@@ -172,7 +172,31 @@ func (s *stack) down(ctx context.Context, wipe bool) error {
 		args = append(args, "--volumes")
 	}
 	_, err := s.run(ctx, args...)
-	return err
+	if err != nil {
+		return errors.Join(err, s.release(ctx))
+	}
+	return nil
+}
+
+// release takes what is left off the networks: an engine may keep the endpoint of a container that is gone, which was taken
+// off a network and put back, and then does not remove the network.
+func (s *stack) release(ctx context.Context) error {
+	networks, err := command{}.run(ctx, "docker", "network", "ls", "--quiet", "--filter", "label=com.docker.compose.project="+s.project)
+	if err != nil {
+		return err
+	}
+	for _, network := range strings.Fields(networks) {
+		names, err := command{}.run(ctx, "docker", "network", "inspect", "--format", "{{range .Containers}}{{.Name}} {{end}}", network)
+		if err != nil {
+			return err
+		}
+		for _, name := range strings.Fields(names) {
+			if err := docker(ctx, "network", "disconnect", "--force", network, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ids are the containers of services, in the order of their numbers.
