@@ -95,7 +95,6 @@ func (a *families) lookAgain(ctx context.Context) error {
 	if a.cycle.looked {
 		return nil
 	}
-	a.cycle.looked = true
 	all, now := a.in.inOrder(), a.cycle.now
 	a.nextLook.due(now)
 	for _, p := range all {
@@ -111,7 +110,7 @@ func (a *families) lookAgain(ctx context.Context) error {
 		}
 		entries, err := a.shard.loadNumbers(ctx, p, p.takeLater(n))
 		if err != nil {
-			return err
+			return err // the partitions after it are still to be looked at
 		}
 		for _, e := range entries {
 			for _, f := range e.fans {
@@ -124,6 +123,7 @@ func (a *families) lookAgain(ctx context.Context) error {
 			a.nextLook.wake(now + 1)
 		}
 	}
+	a.cycle.looked = true
 	return nil
 }
 

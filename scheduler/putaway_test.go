@@ -1,7 +1,9 @@
 package scheduler_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,4 +152,40 @@ func TestParentsThatFindNoRoomForTheirChildren(t *testing.T) {
 	}
 	r.read(order("o1"))
 	r.state("o1", core.StateProcessed)
+}
+
+// A read that fails, which costs one partition, does not keep the parents of another from going on.
+func TestParentsGoOnWhenAnotherPartitionIsLost(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 2}, scheduler.Config{InFlight: 8}) // of which none is kept
+	r.adopt(1)
+	for p := range 2 {
+		r.tasks(p, core.Submission{Type: "family", ID: fmt.Sprint("t", p), Input: list(2)})
+	}
+	r.cycle()
+	for _, c := range r.bus.take() {
+		r.answer(c, 0)
+	}
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return strings.HasSuffix(w.Task.ID, "~1") }) {
+			return errCut
+		}
+		return nil
+	}
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.store.BeforeCommit = nil
+	store := &hideReads{MemStore: r.store, read: "LoadNumbers"}
+	r.reads = store
+	r.start("n2")
+	r.adopt(0)
+	r.adopt(1)
+	store.fails = errCut
+	if lost, err := r.try(false); !slices.Equal(lost, []int{0}) || !errors.Is(err, errCut) {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	r.serve(ok)
+	if r.store.Task(1, "t1~kids~0") == nil || r.store.Task(1, "t1~kids~1") == nil {
+		t.Errorf("the children of t1 are not born, and the next look is at %d", r.shard.NextWake())
+	}
 }

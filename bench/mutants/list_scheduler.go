@@ -521,6 +521,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
 	},
 	{
+		name: "no-look-after-a-failed-one", invariant: 11, file: "scheduler/births.go",
+		old: "return err // the partitions after it are", new: "a.cycle.looked = true\n\t\t\treturn err // the partitions after it are",
+		fault: "parents that were put away are not looked at after a read of another partition has failed",
+		run:   "^TestParentsGoOnWhenAnotherPartitionIsLost$",
+	},
+	{
 		name: "missed-turn-begins", invariant: 11, file: "scheduler/notime.go",
 		old: "if fromTurn && ref", new: "if !fromTurn && ref",
 		fault: "what waited for its turn longer than its plan lets it begins all the same",
