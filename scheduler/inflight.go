@@ -176,9 +176,10 @@ func (p *partition) leave(e *entry) {
 // keptPart is which part of the tasks in flight of a partition may be some that rest.
 const keptPart = 64
 
-// keptMost is how many tasks that rest are kept in memory, the oldest of which goes first: none where others need the room.
+// keptMost is how many tasks that rest are kept in memory, the oldest of which goes first: none where others need the room, or
+// where nothing is to stay in flight.
 func (p *partition) keptMost() int {
-	if !p.memory.ample() || !p.admission.ample() {
+	if p.noMore || !p.memory.ample() || !p.admission.ample() {
 		return 0
 	}
 	return p.most / keptPart

@@ -189,3 +189,18 @@ func TestParentsGoOnWhenAnotherPartitionIsLost(t *testing.T) {
 		t.Errorf("the children of t1 are not born, and the next look is at %d", r.shard.NextWake())
 	}
 }
+
+// Parents at rest are nothing that a partition which is let go waits for.
+func TestParentsAtRestDelayNoHandover(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 2}, scheduler.Config{})
+	r.family("t1", list(2))
+	r.rest()
+	if n := r.shard.Load(0); n != 1 {
+		t.Fatalf("%d tasks are in flight, want a parent that is kept", n)
+	}
+	r.shard.StartNoMore(0)
+	r.cycle()
+	if n := r.shard.Load(0); n != 0 {
+		t.Errorf("%d tasks are in flight", n)
+	}
+}

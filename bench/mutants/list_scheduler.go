@@ -521,6 +521,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
 	},
 	{
+		name: "handover-waits-for-parents", invariant: 11, file: "scheduler/inflight.go",
+		old: "if p.noMore || !p.memory", new: "if !p.memory",
+		fault: "a partition that is let go does nothing until the time for that is over, because of parents at rest",
+		run:   "^TestParentsAtRestDelayNoHandover$",
+	},
+	{
 		name: "no-look-after-a-failed-one", invariant: 11, file: "scheduler/births.go",
 		old: "return err // the partitions after it are", new: "a.cycle.looked = true\n\t\t\treturn err // the partitions after it are",
 		fault: "parents that were put away are not looked at after a read of another partition has failed",
