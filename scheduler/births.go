@@ -102,8 +102,11 @@ func (a *families) lookAgain(ctx context.Context) error {
 			continue
 		}
 		// Half of the room is for the children. Where there is hardly any, one task finds some if it is alone.
-		room := max((a.cfg.InFlight-len(p.tasks))/2, 1-len(p.tasks), 0)
-		n := min(len(p.later), max(1, looksMax/len(all)), a.cfg.Memory.fits(room))
+		room, most := max((a.cfg.InFlight-len(p.tasks))/2, 1-len(p.tasks), 0), max(1, looksMax/len(all))
+		n := min(len(p.later), most, a.cfg.Memory.fits(room))
+		if n == 0 { // of what a takeover has found all children may have ended, which needs none
+			n = min(p.found, most, max(1, a.cfg.Memory.fits(most)))
+		}
 		if n == 0 {
 			a.nextLook.wake(now.Add(stalledRetry))
 			continue

@@ -57,9 +57,10 @@ type inFlight struct {
 	// idle are tasks whose last child in flight was dropped in this round: they may be dropped as well.
 	idle []*entry
 	// later are tasks that may have to bear children, in the order in which they are looked at, and listed the same: they
-	// wait for room, or a takeover found them. They need not be in memory.
+	// wait for room, or a takeover found them, of which so many are left. They need not be in memory.
 	later  []int64
 	listed map[int64]bool
+	found  int
 	// kept are tasks that rest, or did, in the order in which they came to; most is Config.InFlight.
 	kept []*entry
 	most int

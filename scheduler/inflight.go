@@ -131,10 +131,13 @@ func (p *partition) lookLater(number int64) {
 	}
 }
 
+// finds notes that all tasks on that list are those that a takeover found.
+func (p *partition) finds() { p.found = len(p.later) }
+
 // takeLater takes the first n tasks off that list.
 func (p *partition) takeLater(n int) []int64 {
 	numbers := p.later[:n:n]
-	p.later = p.later[n:]
+	p.later, p.found = p.later[n:], max(0, p.found-n)
 	for _, number := range numbers {
 		delete(p.listed, number)
 	}

@@ -204,3 +204,38 @@ func TestParentsAtRestDelayNoHandover(t *testing.T) {
 		t.Errorf("%d tasks are in flight", n)
 	}
 }
+
+// A parent whose children had ended when its owner died, before it heard of that, needs no room to go on: it does so in a
+// partition that others fill for long.
+func TestParentOfAFullPartitionHearsAfterATakeover(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 1}, scheduler.Config{InFlight: 4})
+	r.family("t1", list(1))
+	r.rest()
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1~kids~0", Step: "yes", Result: []byte(`{}`), Actor: "person"})
+	r.cycle()
+	last := r.one()
+	r.tasks(0, order("o1"), order("o2"), order("o3"), order("o4"))
+	r.cycle()
+	r.answer(last, 0)
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == "t1" }) {
+			return errCut
+		}
+		return nil
+	}
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.state("t1~kids~0", core.StateProcessed)
+	r.store.BeforeCommit = nil
+	r.start("n2")
+	if from := r.adopt(0); from.Resumed != 4 {
+		t.Fatalf("adopted %+v", from)
+	}
+	for range 3 {
+		r.cycle()
+	}
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepDone {
+		t.Errorf("step %+v, want it done", step)
+	}
+}

@@ -218,6 +218,7 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	}
 	if e.rests() { // there may be more of its kind than memory holds
 		s.families.lookLater(p, e, s.cycle.now)
+		p.finds()
 		p.idles(e)
 		return nil
 	}

@@ -521,6 +521,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
 	},
 	{
+		name: "all-children-ended-and-no-room", invariant: 11, file: "scheduler/births.go",
+		old: "\t\t\tn = min(p.found, most", new: "\t\t\tn = min(0, most",
+		fault: "a task whose children had all ended when its owner died waits until there is room for more of them",
+		run:   "^TestParentOfAFullPartitionHearsAfterATakeover$",
+	},
+	{
 		name: "handover-waits-for-parents", invariant: 11, file: "scheduler/inflight.go",
 		old: "if p.noMore || !p.memory", new: "if !p.memory",
 		fault: "a partition that is let go does nothing until the time for that is over, because of parents at rest",
