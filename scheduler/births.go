@@ -67,7 +67,7 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		}
 		budget -= did
 		a.cycle.use(f.p, f.e)
-		if !a.has(f) || a.finish(f) || !f.wants() {
+		if !a.has(f) || a.finish(f) || f.queued || !f.wants() {
 			continue
 		}
 		if did == 0 && f.e.rests() { // there is no room, and it must not be many of its kind that take it
@@ -149,7 +149,7 @@ func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, er
 		if err := a.onlyChild(ctx, f); err != nil {
 			return 0, err
 		}
-		if err := a.whyUndone(ctx, f); err != nil {
+		if err := a.howUndone(ctx, f); err != nil {
 			return 0, err
 		}
 	}
@@ -353,11 +353,14 @@ func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	return nil
 }
 
-// whyUndone reads why a child was undone, for the error of a step that fails because too many were.
-func (a *families) whyUndone(ctx context.Context, f *fan) error {
-	if f.why != "" || f.open > 0 || f.undone <= f.spec.FailuresMax {
+// howUndone reads when the last of the undone children ended and, if that is not known, why the first one was: of a step that
+// fails because too many were.
+func (a *families) howUndone(ctx context.Context, f *fan) error {
+	if f.open > 0 || f.undone <= f.spec.FailuresMax {
 		return nil
 	}
+	f.partly = false
+	asked := f.why != ""
 	for after, more := int64(0), true; more; {
 		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
 		if err != nil {
@@ -368,11 +371,17 @@ func (a *families) whyUndone(ctx context.Context, f *fan) error {
 			if after = r.Number; r.State != core.StateUndone || r.Ended < f.since {
 				continue
 			}
+			if f.ended = max(f.ended, r.Ended); asked {
+				continue
+			}
+			asked = true
 			e, _, err := a.shard.find(ctx, f.p, childID(f.e.task, f.spec, r.Index))
-			if err == nil && e != nil {
+			if err != nil {
+				return err
+			}
+			if e != nil {
 				f.notes(e)
 			}
-			return err
 		}
 	}
 	return nil

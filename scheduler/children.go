@@ -139,7 +139,7 @@ func (a *families) restore(p *partition, e *entry, saved *core.Saved) {
 	for i := range e.task.Steps {
 		if st := &e.task.Steps[i]; st.Out != 0 && st.Status == core.StepRunning && e.plan.plan.Steps[i].Kind.Parent() {
 			f := newFan(p, e, i, st.Out)
-			f.recount, f.since = true, saved.Journal[st.Out-1].At
+			f.recount, f.partly, f.since = true, true, saved.Journal[st.Out-1].At
 			f.begin()
 		}
 	}
@@ -268,6 +268,11 @@ func (a *families) finish(f *fan) bool {
 		}
 	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
 		return false // the parent is being undone: the step's undo follows
+	}
+	if f.partly && f.broken == "" && f.undone > f.spec.FailuresMax {
+		f.recount, f.round = true, a.cycle.rounds
+		a.queue(f)
+		return false
 	}
 	ev := core.Event{Kind: core.EventChild, At: max(a.cycle.now, f.ended), Actor: a.cfg.Node, Seq: f.seq}
 	switch {

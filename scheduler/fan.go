@@ -37,6 +37,8 @@ type fan struct {
 	ended core.Instant
 	// recount is whether the counts have to be read from the store before the fan can go on.
 	recount bool
+	// partly is whether children may have been undone before the fan was made: when, and why, is in the store alone.
+	partly bool
 
 	// page, more and pageAfter walk over children that exist already: a new attempt of the step restarts those that were
 	// undone before it began, oldest first; an undo goes over all, newest first. pageAfter is the number of the last one

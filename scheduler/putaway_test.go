@@ -154,6 +154,88 @@ func TestParentsThatFindNoRoomForTheirChildren(t *testing.T) {
 	r.state("o1", core.StateProcessed)
 }
 
+// So does one that has come back to memory before its last child ended.
+func TestParentThatCameBackSaysWhyItFailed(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 3}, scheduler.Config{InFlight: 8})
+	r.family("t1", list(3))
+	r.rest()
+	r.signal("t1~kids~1", "it is too dear")
+	r.rest()
+	for _, id := range []string{"t1~kids~0", "t1~kids~2"} {
+		r.control(core.Control{Kind: core.EventSignal, ID: id, Step: "yes", Result: []byte(`{}`), Actor: "person"})
+	}
+	r.cycle()
+	for _, c := range r.bus.take() {
+		r.answer(c, 0)
+		r.cycle()
+	}
+	r.rest()
+	r.state("t1", core.StateUndone)
+	if all := r.store.History(0, "t1"); !strings.Contains(all, "1 of 3 children were undone, the limit is 0; child t1~kids~1 was undone: it is too dear") {
+		t.Error(all)
+	}
+}
+
+// The children of a parent that was put away begin again in its next try, also one that was undone before it was put away, by a
+// clock that was set back since.
+func TestParentThatWasPutAwayTriesAllAgain(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 2, AttemptsMax: 2}, scheduler.Config{InFlight: 8})
+	r.family("t1", list(2))
+	r.rest()
+	r.now = r.now.Add(time.Minute)
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1~kids~0", Step: "yes", Result: []byte(`{}`), Actor: "person"})
+	r.cycle()
+	first := r.one()
+	r.now = r.now.Add(-time.Minute)
+	r.answer(first, core.CodeRefused)
+	r.rest()
+	r.state("t1~kids~0", core.StateUndone)
+	if n := r.shard.Load(0); n != 0 {
+		t.Fatalf("%d tasks are in flight", n)
+	}
+	r.signal("t1~kids~1", "no")
+	for range 30 {
+		r.rest()
+	}
+	r.state("t1~kids~0", core.StatePending)
+	r.state("t1~kids~1", core.StatePending)
+}
+
+// A parent whose children had ended when its owner died, before it heard of that, needs no room to go on: it does so in a
+// partition that others fill for long.
+func TestParentOfAFullPartitionHearsAfterATakeover(t *testing.T) {
+	r := newAsking(t, core.Step{Parallel: 1}, scheduler.Config{InFlight: 4})
+	r.family("t1", list(1))
+	r.rest()
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1~kids~0", Step: "yes", Result: []byte(`{}`), Actor: "person"})
+	r.cycle()
+	last := r.one()
+	r.tasks(0, order("o1"), order("o2"), order("o3"), order("o4"))
+	r.cycle()
+	r.answer(last, 0)
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == "t1" }) {
+			return errCut
+		}
+		return nil
+	}
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.state("t1~kids~0", core.StateProcessed)
+	r.store.BeforeCommit = nil
+	r.start("n2")
+	if from := r.adopt(0); from.Resumed != 4 {
+		t.Fatalf("adopted %+v", from)
+	}
+	for range 3 {
+		r.cycle()
+	}
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepDone {
+		t.Errorf("step %+v, want it done", step)
+	}
+}
+
 // A read that fails, which costs one partition, does not keep the parents of another from going on.
 func TestParentsGoOnWhenAnotherPartitionIsLost(t *testing.T) {
 	r := newAsking(t, core.Step{Parallel: 2}, scheduler.Config{InFlight: 8}) // of which none is kept
@@ -202,40 +284,5 @@ func TestParentsAtRestDelayNoHandover(t *testing.T) {
 	r.cycle()
 	if n := r.shard.Load(0); n != 0 {
 		t.Errorf("%d tasks are in flight", n)
-	}
-}
-
-// A parent whose children had ended when its owner died, before it heard of that, needs no room to go on: it does so in a
-// partition that others fill for long.
-func TestParentOfAFullPartitionHearsAfterATakeover(t *testing.T) {
-	r := newAsking(t, core.Step{Parallel: 1}, scheduler.Config{InFlight: 4})
-	r.family("t1", list(1))
-	r.rest()
-	r.control(core.Control{Kind: core.EventSignal, ID: "t1~kids~0", Step: "yes", Result: []byte(`{}`), Actor: "person"})
-	r.cycle()
-	last := r.one()
-	r.tasks(0, order("o1"), order("o2"), order("o3"), order("o4"))
-	r.cycle()
-	r.answer(last, 0)
-	r.store.BeforeCommit = func(b *core.Batch) error {
-		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == "t1" }) {
-			return errCut
-		}
-		return nil
-	}
-	if _, err := r.try(false); !errors.Is(err, errCut) {
-		t.Fatal(err)
-	}
-	r.state("t1~kids~0", core.StateProcessed)
-	r.store.BeforeCommit = nil
-	r.start("n2")
-	if from := r.adopt(0); from.Resumed != 4 {
-		t.Fatalf("adopted %+v", from)
-	}
-	for range 3 {
-		r.cycle()
-	}
-	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepDone {
-		t.Errorf("step %+v, want it done", step)
 	}
 }

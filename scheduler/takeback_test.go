@@ -503,7 +503,7 @@ var loadedFresh = may{
 	`slot\(.*\)\.order.*`:                      "what is parked is read when there is room: see checkParked",
 	`slot\(.*\)\.(waiting|unable|blocked)\b.*`: "these have some that have gone on",
 	`fan\((past|undo).*`:                       "nothing asks for a fan of the past; an undo goes over the children anew",
-	`fan\(do.*\)\.(why|ended|idClashes|round|since|elements|page|pageAfter|more|input).*`:                                           "of children that were seen to end, and of the list",
+	`fan\(do.*\)\.(why|ended|partly|idClashes|round|since|elements|page|pageAfter|more|input).*`:                                    "of children that were seen to end, and of the list",
 	`task\(.*\)\.(leased|waits|lacks|blocks|wakes|wakeAt|issue|issues|fans|marks\.(heardAll|trial|noPlace|pausedRetries|keys))\b.*`: "what has been sent again by this owner, and when it is looked at",
 	`task\(.*\)\.task\.Steps\[\d+\]\.(Effect\.(copies|Open)|Copy|Tries|Heard|Due|begun)`:                                            "what is not in the journal",
 }

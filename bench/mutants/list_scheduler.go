@@ -516,9 +516,21 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "why-a-child-was-undone-is-forgotten", invariant: 11, file: "scheduler/births.go",
-		old: "\t\t\tif err == nil && e != nil {\n\t\t\t\tf.notes(e)\n\t\t\t}\n\t\t\treturn err", new: "\t\t\t_ = e\n\t\t\treturn err",
+		old: "\t\t\tif e != nil {\n\t\t\t\tf.notes(e)\n\t\t\t}\n", new: "\t\t\t_ = e\n",
 		fault: "a parent that was put away does not say which of its children was undone",
 		run:   "^TestParentThatWasPutAwaySaysWhyItFailed$",
+	},
+	{
+		name: "undone-before-it-was-put-away", invariant: 11, file: "scheduler/children.go",
+		old: "if f.partly && f.broken", new: "if f.undo && f.broken",
+		fault: "a parent that was put away does not say which of its children was undone if the last ones end one after the other",
+		run:   "^TestParentThatCameBackSaysWhyItFailed$",
+	},
+	{
+		name: "ended-before-it-was-put-away", invariant: 11, file: "scheduler/births.go",
+		old: "f.ended = max(f.ended, r.Ended); asked", new: "f.ended = max(f.ended, 0); asked",
+		fault: "a child that ended by a fast clock before its parent was put away counts for the next try",
+		run:   "^TestParentThatWasPutAwayTriesAllAgain$",
 	},
 	{
 		name: "all-children-ended-and-no-room", invariant: 11, file: "scheduler/births.go",
@@ -527,16 +539,16 @@ var schedulerMutants = []mutant{
 		run:   "^TestParentOfAFullPartitionHearsAfterATakeover$",
 	},
 	{
-		name: "handover-waits-for-parents", invariant: 11, file: "scheduler/inflight.go",
-		old: "if p.noMore || !p.memory", new: "if !p.memory",
-		fault: "a partition that is let go does nothing until the time for that is over, because of parents at rest",
-		run:   "^TestParentsAtRestDelayNoHandover$",
-	},
-	{
 		name: "no-look-after-a-failed-one", invariant: 11, file: "scheduler/births.go",
 		old: "return err // the partitions after it are", new: "a.cycle.looked = true\n\t\t\treturn err // the partitions after it are",
 		fault: "parents that were put away are not looked at after a read of another partition has failed",
 		run:   "^TestParentsGoOnWhenAnotherPartitionIsLost$",
+	},
+	{
+		name: "handover-waits-for-parents", invariant: 11, file: "scheduler/inflight.go",
+		old: "if p.noMore || !p.memory", new: "if !p.memory",
+		fault: "a partition that is let go does nothing until the time for that is over, because of parents at rest",
+		run:   "^TestParentsAtRestDelayNoHandover$",
 	},
 	{
 		name: "missed-turn-begins", invariant: 11, file: "scheduler/notime.go",
