@@ -20,7 +20,7 @@ type Outbox interface {
 	// Take takes up to most rows that no other relay has, calls hand with them, and does what hand says of
 	// each in the same transaction: a row whose fate was not written down is taken again. A row of which hand
 	// says nothing stays as it is. Take returns how many rows it took, and does not call hand when there are
-	// none. A relay calls it at most as many times at once as there are task streams.
+	// none. A relay calls it at most once more at a time than there are task streams.
 	Take(ctx context.Context, most int, hand func(context.Context, []Written) []Verdict) (took int, err error)
 }
 
@@ -52,6 +52,7 @@ const (
 	relayAgainMax        = time.Minute
 	relayPatience        = 250 * time.Millisecond // after which rows of other task streams do not wait for one
 	relayLookMax         = 2 * time.Second        // of the looks at the tasks of a take's rows, which are locked meanwhile
+	relayLookAgain       = 100 * time.Millisecond // between two looks at how far owners have read
 )
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
@@ -62,9 +63,8 @@ type RelayConfig struct {
 	Items int
 	// Existing looks up the task of an id; nil: there is none. A relay without it takes every refusal for the truth.
 	Existing func(ctx context.Context, id string) (*core.Existing, error)
-	// Read returns when all that is stored in the partition of an id has been read by its owner. Error: it is not until ctx
-	// ends, or that is not known. nil: it always is.
-	Read func(ctx context.Context, id string) error
+	// Unread returns those of the ids whose partitions have not been read up to a time. nil: all always are.
+	Unread func(ctx context.Context, ids []string, before time.Time) (map[string]bool, error)
 	// Report gets every error of the outbox, and nil when it works; nil: errors are not reported. Any
 	// goroutine may call it.
 	Report func(error)
@@ -86,6 +86,7 @@ type Relay struct {
 	submit  func(Request)
 	streams relayStreams
 	lacking lacking
+	looking sync.Mutex // held by the take that looks whether its rows are tasks
 
 	relayed, refused, putOff atomic.Int64
 }
@@ -102,8 +103,8 @@ func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
 func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request), streams []string, of func(id string) int) *Relay {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultRelayInterval)
 	cfg.Items = cmp.Or(cfg.Items, defaultRelayItems)
-	if cfg.Read == nil {
-		cfg.Read = func(context.Context, string) error { return nil }
+	if cfg.Unread == nil {
+		cfg.Unread = func(context.Context, []string, time.Time) (map[string]bool, error) { return nil, nil }
 	}
 	if cfg.Report == nil {
 		cfg.Report = func(error) {}
@@ -131,7 +132,7 @@ func (r *Relay) Run(ctx context.Context) {
 	defer takes.Wait()
 	failed := 0
 	for ctx.Err() == nil {
-		turns := make(chan takeResult, 2)
+		turns := make(chan takeResult, 2) // one of up to three is read
 		takes.Go(func() { r.take(ctx, turns) })
 		t := <-turns
 		if ctx.Err() != nil {
@@ -155,13 +156,13 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 }
 
-// take takes rows once and sends the result. If only slow streams keep it waiting it sends a result early, so
+// take takes rows once and sends the result. If only slow streams keep it waiting, or looks at tasks, it sends a result early, so
 // that Run begins the next take, and another at its end, which need not be read.
 func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 	var t takeResult
 	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(ctx context.Context, rows []Written) []Verdict {
 		var verdicts []Verdict
-		verdicts, t.full = r.hand(ctx, rows, func() { turns <- takeResult{took: len(rows)} })
+		verdicts, t.full = r.hand(ctx, rows, func(full time.Duration) { turns <- takeResult{took: len(rows), full: full} })
 		return verdicts
 	})
 	if ctx.Err() == nil {
@@ -171,9 +172,9 @@ func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 }
 
 // hand submits rows and waits for all answers; the door answers always. It does not submit rows of streams
-// that are slow or rest. It calls late when only slow streams are waited for. full is for how long the door
-// asked to wait, if it had no room for some.
-func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
+// that are slow or rest. It calls early when only slow streams are waited for, and when only looks at tasks are.
+// full is for how long the door asked to wait, if it had no room for some.
+func (r *Relay) hand(ctx context.Context, rows []Written, early func(full time.Duration)) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
 	r.lacking.answer(rows, answers)
 	h := r.streams.begin(rows, answers)
@@ -189,15 +190,28 @@ func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts
 		}
 		r.submit(req)
 	}
-	h.wait(late)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
-	defer cancel()
+	h.wait(func() { early(0) })
+	var unsure []int
 	for i := range rows {
-		v, rest := r.judge(ctx, &rows[i], answers[i].Err)
+		if rows[i].Tries > 0 && r.mayBeTask(answers[i].Err) {
+			unsure = append(unsure, i)
+			continue
+		}
+		v, rest := r.judge(&rows[i], answers[i].Err)
 		if v != nil {
 			verdicts = append(verdicts, *v)
 		}
 		full = max(full, rest)
+	}
+	if len(unsure) > 0 && r.looking.TryLock() {
+		early(full)
+		var known []Verdict
+		known, unsure = r.look(ctx, rows, answers, unsure)
+		r.looking.Unlock()
+		verdicts = append(verdicts, known...)
+	}
+	for _, i := range unsure {
+		verdicts = append(verdicts, *r.later(&rows[i], answers[i].Err, settleMax))
 	}
 	return verdicts, full
 }
@@ -205,31 +219,34 @@ func (r *Relay) hand(ctx context.Context, rows []Written, late func()) (verdicts
 // judge decides what happens to a row. A row that the door, or the only stream, has no room for stays as it
 // is, and the relay rests. A row that waits for something of its own - its plan, its id, the owner of its
 // partition, its stream - is put off, so that it does not hold up those behind it.
-func (r *Relay) judge(ctx context.Context, w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
+func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
 	switch {
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
-	case ofPlan(refused), refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
+	case ofPlan(refused), refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided, refused.ErrCode == CauseStore,
 		ofStream(refused) && r.streams.others(w.Request.ID):
-		r.putOff.Add(1)
-		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)
-		return &Verdict{Row: w.Row, Refused: refused, Again: again}, 0
+		return r.later(w, refused, core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)), 0
 	case ofStream(refused):
 		return nil, 0 // see relayStreams.rest
 	case refused.Retryable():
 		return nil, max(refused.Retry, r.cfg.Interval)
+	case r.mayBeTask(refused): // and its submission under way to the stream still
+		return r.later(w, refused, settleMax), 0
 	}
-	switch is, again := r.isTask(ctx, w, refused); {
-	case is:
-		r.relayed.Add(1)
-		return &Verdict{Row: w.Row}, 0
-	case again > 0:
-		r.putOff.Add(1)
-		return &Verdict{Row: w.Row, Refused: refused, Again: again}, 0
-	}
+	return r.kept(w, refused), 0
+}
+
+// later puts a row off.
+func (r *Relay) later(w *Written, refused *Refusal, again time.Duration) *Verdict {
+	r.putOff.Add(1)
+	return &Verdict{Row: w.Row, Refused: refused, Again: again}
+}
+
+// kept keeps a row as refused.
+func (r *Relay) kept(w *Written, refused *Refusal) *Verdict {
 	r.refused.Add(1)
-	return &Verdict{Row: w.Row, Refused: refused}, 0
+	return &Verdict{Row: w.Row, Refused: refused}
 }
 
 // ofPlan reports whether a refusal is for a plan that may be applied later, or read, also by a newer node alone.
@@ -283,26 +300,46 @@ func (l *lacking) note(f *submit.Form, refused *Refusal) {
 // ofNow are the causes of final refusals that the same row need not have met before: it was in time, or its plan another.
 var ofNow = []int{causeCompleteByPast, causeNoTime, causeDeprecated, CauseInputSchema, CauseInputSize}
 
-// isTask reports whether a row that is refused for good is a task: a relay that died had it stored before. again is not 0
-// where that is not known yet: the store does not answer, or the owner has not read the submission, which may be under way to
-// the stream still when the row is tried for the first time.
-func (r *Relay) isTask(ctx context.Context, w *Written, refused *Refusal) (is bool, again time.Duration) {
-	if r.cfg.Existing == nil || !slices.Contains(ofNow, refused.ErrCode) {
-		return false, 0
-	}
-	task, err := r.cfg.Existing(ctx, w.Request.ID)
-	if err == nil && task == nil && w.Tries > 0 {
-		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {
-			task, err = r.cfg.Existing(ctx, w.Request.ID)
+// mayBeTask reports whether a row that is refused for good may be a task: a relay that died had it stored before.
+func (r *Relay) mayBeTask(refused *Refusal) bool {
+	return r.cfg.Existing != nil && refused != nil && slices.Contains(ofNow, refused.ErrCode)
+}
+
+// look decides about rows that are refused for good and may be tasks. No relay has them stored meanwhile, as they are locked. left
+// are those of which that is not known soon: the store does not answer, or the owner has not read so far.
+func (r *Relay) look(ctx context.Context, rows []Written, answers []Answer, unsure []int) (verdicts []Verdict, left []int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayLookMax)
+	defer cancel()
+	for began := time.Now(); ; {
+		ids := make([]string, len(unsure))
+		for k, i := range unsure {
+			ids[k] = rows[i].Request.ID
+		}
+		unread, err := r.cfg.Unread(ctx, ids, began) // before it is looked what is there
+		if err != nil {
+			return verdicts, unsure
+		}
+		unsure = slices.DeleteFunc(unsure, func(i int) bool {
+			w := &rows[i]
+			if unread[w.Request.ID] {
+				return false
+			}
+			task, err := r.cfg.Existing(ctx, w.Request.ID)
+			switch {
+			case err != nil:
+				return false
+			case task != nil && Differs(w.Request.ID, w.Request.Type, task.Type, w.Request.Input, task.InputHash) == nil:
+				r.relayed.Add(1)
+				verdicts = append(verdicts, Verdict{Row: w.Row})
+			default:
+				verdicts = append(verdicts, *r.kept(w, answers[i].Err))
+			}
+			return true
+		})
+		if len(unsure) == 0 || pause.For(ctx, relayLookAgain) != nil {
+			return verdicts, unsure
 		}
 	}
-	switch {
-	case err != nil, task == nil && w.Tries == 0:
-		return false, settleMax
-	case task == nil:
-		return false, 0
-	}
-	return Differs(w.Request.ID, w.Request.Type, task.Type, w.Request.Input, task.InputHash) == nil, 0
 }
 
 // relayLate is how old the oldest waiting row may be before that is a trouble.

@@ -493,15 +493,10 @@ func TestRelayKnowsWhatWasStored(t *testing.T) {
 				return c.task, nil
 			}
 			relays, stop := relayingInto(t, func() *Relay {
-				read := func(ctx context.Context, _ string) error {
-					select {
-					case <-ctx.Done():
-						return ctx.Err()
-					case <-time.After(c.after - time.Since(began)):
-						return nil
-					}
+				unread := func(_ context.Context, ids []string, _ time.Time) (map[string]bool, error) {
+					return map[string]bool{ids[0]: time.Since(began) < c.after}, nil
 				}
-				return newRelay(RelayConfig{Existing: existing, Read: read}, h, func(r Request) {
+				return newRelay(RelayConfig{Existing: existing, Unread: unread}, h, func(r Request) {
 					switch n := asked.Add(1); {
 					case n <= c.put:
 						r.Answer(Answer{Err: Refuse(404, CauseTypeUnknown, "no plan")})
@@ -636,5 +631,75 @@ func TestRelayOfManyWithoutAPlan(t *testing.T) {
 		}
 		stop()
 		stopIn()
+	})
+}
+
+// TestRelayOfManyThatMayBeTasks: however many rows are too late and of partitions whose owners are behind, so that it is not known
+// whether they are tasks, those that are in time are submitted at once. One that is not read holds up no other that is.
+func TestRelayOfManyThatMayBeTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const late = 5_000
+		h := newHeap()
+		for i := range late {
+			h.add("late", fmt.Sprint("l", i))
+		}
+		var behind atomic.Bool
+		behind.Store(true)
+		unread := func(_ context.Context, ids []string, _ time.Time) (map[string]bool, error) {
+			all := map[string]bool{}
+			for _, id := range ids {
+				all[id] = behind.Load() || id == "l0"
+			}
+			return all, nil
+		}
+		_, stop := relayingInto(t, func() *Relay {
+			none := func(context.Context, string) (*core.Existing, error) { return nil, nil }
+			return newRelay(RelayConfig{Existing: none, Unread: unread}, h, func(r Request) {
+				if r.Type == "late" {
+					r.Answer(Answer{Err: Refuse(400, causeCompleteByPast, "complete-by has passed")})
+					return
+				}
+				r.Answer(Answer{})
+			}, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
+		<-time.After(30 * time.Second)
+		h.add("order", "o1")
+		<-time.After(2 * time.Second)
+		if waiting, refused := h.left(); len(refused) > 0 || slices.Contains(waiting, "o1") || len(waiting) != late {
+			t.Errorf("%d wait, %d are refused: want those that are late to wait, and no other", len(waiting), len(refused))
+		}
+		h.mu.Lock()
+		if h.most > 2 {
+			t.Errorf("%d takes at once", h.most)
+		}
+		h.mu.Unlock()
+		behind.Store(false)
+		<-time.After(5 * time.Minute)
+		stop()
+		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"l0"}) || len(refused) != late-1 {
+			t.Errorf("%v wait, %d are refused: want the one that is not read to wait", waiting, len(refused))
+		}
+	})
+}
+
+// TestRelayBesideALostStore: rows whose ids cannot be looked up hold up none behind them, however many.
+func TestRelayBesideALostStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeap(manyIDs(2 * defaultRelayItems)...)
+		h.add("order", "fine")
+		_, stop := relayingInto(t, func() *Relay {
+			return newRelay(RelayConfig{}, h, func(r Request) {
+				if r.ID != "fine" {
+					r.Answer(Answer{Err: Refuse(503, CauseStore, "the store does not say whether it is a task").After(RetryLog)})
+					return
+				}
+				r.Answer(Answer{})
+			}, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
+		<-time.After(10 * time.Second)
+		stop()
+		if waiting, refused := h.left(); len(waiting) != 2*defaultRelayItems || slices.Contains(waiting, "fine") || len(refused) > 0 {
+			t.Errorf("%d wait, %v are refused", len(waiting), refused)
+		}
 	})
 }

@@ -237,7 +237,7 @@ func (w *relayWorld) relay(in *Ingest) (stop func()) {
 		names[i] = streamName(w.script.streams)(i)
 	}
 	relays, end := relayingInto(w.t, func() *Relay {
-		return newRelay(RelayConfig{Items: w.script.items, Existing: w.existing, Read: w.allRead}, w.heap, func(r Request) {
+		return newRelay(RelayConfig{Items: w.script.items, Existing: w.existing, Unread: w.notRead}, w.heap, func(r Request) {
 			if trouble := w.trouble(); trouble != nil {
 				r.Answer(Answer{Err: trouble})
 				return
@@ -277,22 +277,17 @@ func (w *relayWorld) existing(_ context.Context, id string) (*core.Existing, err
 	return nil, nil
 }
 
-// allRead is RelayConfig.Read.
-func (w *relayWorld) allRead(ctx context.Context, _ string) error {
+// notRead is RelayConfig.Unread.
+func (w *relayWorld) notRead(_ context.Context, ids []string, _ time.Time) (map[string]bool, error) {
 	w.mu.Lock()
-	var last time.Time
-	for _, at := range w.read {
-		if at.After(last) {
-			last = at
+	defer w.mu.Unlock()
+	unread := map[string]bool{}
+	for _, id := range ids {
+		for input := range w.stored[id] {
+			unread[id] = unread[id] || time.Now().Before(w.read[id+input])
 		}
 	}
-	w.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(last)):
-		return nil
-	}
+	return unread, nil
 }
 
 // watched has the answers to a request counted, and looked at while they are new.

@@ -106,7 +106,7 @@ var outboxMutants = []mutant{
 	},
 	{
 		name: "unread-row-kept-as-refused", invariant: 1, file: "ingest/relay.go",
-		old: "		if err = r.cfg.Read(ctx, w.Request.ID); err == nil {", new: "		if _ = r.cfg.Read; err == nil {",
+		old: "\t\t\tif unread[w.Request.ID] {\n", new: "\t\t\tif unread == nil {\n",
 		fault: "a row that was stored before its owner fell behind is kept as refused",
 		run:   "^(TestRelayKnowsWhatWasStored|TestRelayThroughAnything)$",
 	},
@@ -127,6 +127,18 @@ var outboxMutants = []mutant{
 		old: "\tl.all[planName{f.Type, f.Version}] = ", new: "\t_ = ",
 		fault: "with each row whose plan is not applied the others of its take wait until the plans are read again",
 		run:   "^TestRelayOfManyWithoutAPlan$",
+	},
+	{
+		name: "looks-at-tasks-hold-up-an-outbox", invariant: 12, file: "ingest/relay.go",
+		old: "\t\tearly(full)\n", new: "",
+		fault: "while a relay looks whether rows are tasks that their owners may not have read no other row is submitted",
+		run:   "^TestRelayOfManyThatMayBeTasks$",
+	},
+	{
+		name: "lost-store-holds-up-an-outbox", invariant: 12, file: "ingest/relay.go",
+		old: ", refused.ErrCode == CauseStore,\n", new: ",\n",
+		fault: "rows whose ids cannot be looked up keep their place before those that could be relayed",
+		run:   "^TestRelayBesideALostStore$",
 	},
 	{
 		name: "silent-agent-takes-all-probes", invariant: 12, file: "internal/node/probes.go",

@@ -138,15 +138,16 @@ const asksRetry = 250 * time.Millisecond
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
 	cfg := api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
-		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Now: n.now, Desk: n.desk()}
-	if n.cfg.Has(config.RoleScheduler) { // others may not read task streams
-		cfg.Unread = n.unread
-	}
+		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Now: n.now, Desk: n.desk(), Unread: n.unread}
 	return api.NewRequests(cfg, n.store, controls{n.conn}, n.log)
 }
 
-// unread reports whether a submission to a partition from before a time is not read yet.
+// unread reports whether a submission to a partition from before a time is not read yet. Only schedulers may read task streams:
+// other nodes take all for read.
 func (n *Node) unread(ctx context.Context, partition int, before core.Instant) (bool, error) {
+	if !n.cfg.Has(config.RoleScheduler) {
+		return false, nil
+	}
 	return n.unreadIn(ctx, partition, false, before)
 }
 

@@ -23,10 +23,8 @@ import (
 // condOutbox is the condition that outboxes are relayed.
 const condOutbox = "outbox"
 
-const (
-	outboxLook = 10 * time.Second       // between two counts of what stands in an outbox
-	readLook   = 100 * time.Millisecond // between two looks at how far a partition has been read
-)
+// outboxLook is how often it is counted what stands in an outbox.
+const outboxLook = 10 * time.Second
 
 // outbox is one that this node relays.
 type outbox struct {
@@ -92,11 +90,7 @@ func (n *Node) openOutboxes(ctx context.Context, in *ingest.Ingest) (all []*outb
 			return nil, end, fmt.Errorf("outbox %s: %w", w.Name, err)
 		}
 		o := &outbox{name: w.Name, table: table}
-		cfg := ingest.RelayConfig{Interval: n.cfg.OutboxInterval, Existing: n.existing, Report: o.report}
-		if n.cfg.Has(config.RoleScheduler) { // others may not read task streams
-			cfg.Read = n.awaitRead
-		}
-		o.relay = ingest.NewRelay(cfg, outboxRows{table}, in)
+		o.relay = ingest.NewRelay(ingest.RelayConfig{Interval: n.cfg.OutboxInterval, Existing: n.existing, Unread: scheduleTasks{n}.Unread, Report: o.report}, outboxRows{table}, in)
 		all = append(all, o)
 	}
 	return all, end, nil
@@ -109,20 +103,6 @@ func (n *Node) existing(ctx context.Context, id string) (*core.Existing, error) 
 		return nil, err
 	}
 	return &all[0], nil
-}
-
-// awaitRead waits until the owner of an id's partition has read what is stored there now.
-func (n *Node) awaitRead(ctx context.Context, id string) error {
-	partition, came := wire.PartitionOf(id, n.cfg.Partitions), core.InstantOf(n.now())
-	for {
-		unread, err := n.unread(ctx, partition, came)
-		if err != nil || !unread {
-			return err
-		}
-		if err := pause.For(ctx, readLook); err != nil {
-			return err
-		}
-	}
 }
 
 // relayOutboxes relays until ctx ends.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
@@ -124,10 +123,7 @@ func (s scheduleTasks) byPartition(ids []string) map[int][]string {
 
 // Unread implements schedules.Tasks.
 func (s scheduleTasks) Unread(ctx context.Context, ids []string, before time.Time) (map[string]bool, error) {
-	unread := map[string]bool{}
-	if !s.n.cfg.Has(config.RoleScheduler) { // others may not read task streams
-		return unread, nil
-	}
+	unread := make(map[string]bool, len(ids))
 	for partition, some := range s.byPartition(ids) {
 		is, err := s.n.unread(ctx, partition, core.InstantOf(before))
 		if err != nil {

@@ -28,9 +28,9 @@ const (
 	outboxHoldMax = 30 * time.Second
 	// outboxReasonMax is the longest reason that is kept, in bytes.
 	outboxReasonMax = 1024
-	// outboxConns is enough for a relay that takes rows up to 16 times at once, once for each task stream,
-	// and for somebody who asks how it does. Mostly it uses two.
-	outboxConns    = 17
+	// outboxConns is enough for a relay that takes rows up to 17 times at once, once for each task stream and
+	// once beside them, and for somebody who asks how it does. Mostly it uses two.
+	outboxConns    = 18
 	outboxConnIdle = time.Minute // until those that a relay no longer needs are closed
 	// outboxCountMax is up to where [Outbox.Standing] counts exactly. One more means that there are more.
 	outboxCountMax = 10_000
