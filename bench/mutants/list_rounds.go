@@ -69,6 +69,12 @@ var roundMutants = []mutant{
 		run:   "^TestUnreadRunOfAnotherIsNotMissed$",
 	},
 	{
+		name: "unread-run-before-is-not-waited-for", invariant: 9, file: "internal/schedules/runner.go",
+		old: "|| !there && unread[before] {", new: "|| !there && unread == nil {",
+		fault: "a run overlaps the one before, which is not read yet, where an operator's task beside it has ended",
+		run:   "^TestRunNowBesideAnUnreadRun$",
+	},
+	{
 		name: "schedule-cut-off-writes-nothing", invariant: 11, file: "internal/schedules/runner.go",
 		old: "ctx.Err() != nil && len(l.submitted) == 0:", new: "ctx.Err() != nil && len(l.submitted) >= 0:",
 		fault: "a round that is cut off while it makes up for many runs begins with them again",

@@ -424,11 +424,15 @@ func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *opera
 // busy reports whether the task before has not ended, or the run before that, where an operator has asked for a task beside it.
 func (r *Runner) busy(ctx context.Context, s *operate.Schedule, l *looked) (bool, error) {
 	if before := schedule.ID(s.Name, s.Last); !s.Last.IsZero() && before != s.LastTask {
-		states, err := r.tasks.States(ctx, []string{before})
+		unread, err := r.tasks.Unread(ctx, []string{before}, s.LastAt.Add(submitMax)) // before it is looked whether it is there
+		var states map[string]State
+		if err == nil {
+			states, err = r.tasks.States(ctx, []string{before})
+		}
 		if err != nil {
 			return false, fmt.Errorf("task %s, of the run before: %w", before, err)
 		}
-		if is, there := states[before]; there && !is.closed() {
+		if is, there := states[before]; there && !is.closed() || !there && unread[before] {
 			return true, nil
 		}
 	}

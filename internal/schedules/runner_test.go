@@ -187,6 +187,38 @@ func TestRunNowBesideALongRun(t *testing.T) {
 	}
 }
 
+// TestRunNowBesideAnUnreadRun: a task that an operator has submitted beside a run ends before the run has been read. The next run
+// waits for the run.
+//
+// covers: L9
+func TestRunNowBesideAnUnreadRun(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	w.unread = true
+	w.wait(time.Hour)
+	round(t, r)
+	w.unread = false
+	w.wait(10 * time.Minute)
+	now, err := w.service().RunSchedule(t.Context(), olga, "s", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.end(now.Task, core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 2 || s.Skipped != 1 {
+		t.Fatalf("submitted %v, row %+v: want the next run to be left out for the first", w.order, s)
+	}
+	w.read()
+	w.end(w.order[0], core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 3 || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want a run after both", w.order, s)
+	}
+}
+
 // TestUnreadRunIsNotMissed: a run that the leader submitted and could not write down is not missed when its time is over before
 // it is read, and with skip the next run does not overlap it.
 //
