@@ -403,9 +403,15 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "failing-channel-holds-up-alerts", invariant: 12, file: "internal/alerts/worker.go",
-		old: "\tfor w.fails && len(w.waiting) > waitingMost {", new: "\tfor false {",
+		old: "\tfor w.fails && len(w.waiting) > w.most {", new: "\tfor false {",
 		fault: "so many alerts wait for a channel that takes nothing that no other channel gets any",
 		run:   "^TestWaitingForAFailingChannel$",
+	},
+	{
+		name: "short-failure-of-the-only-channel-drops-alerts", invariant: 8, file: "internal/alerts/lead.go",
+		old: "w.may(waitingMost / len(l.workers))", new: "w.may(waitingMost / ChannelsMax)",
+		fault: "while the only channel fails alerts are given up after a moment, as if there were many others",
+		run:   "^TestChannelThatComesBack$",
 	},
 	{
 		name: "log-line-is-no-alert", invariant: 12, file: "internal/node/node.go",

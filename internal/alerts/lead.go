@@ -223,6 +223,9 @@ func (l *leader) readChannels() error {
 			w.stop()
 		}
 	}
+	for _, w := range l.workers {
+		w.may(waitingMost / len(l.workers))
+	}
 	l.s.forget(documents)
 	return nil
 }

@@ -232,7 +232,7 @@ func TestFailingChannel(t *testing.T) {
 	}
 	s, _ := starts(t, Config{Store: store, Source: in})
 	until(t, "the channels are read", func() bool { return len(s.Channels()) == 2 })
-	const events, troubles = InFlightMost + 100, 2 * waitingMost
+	const events, troubles = InFlightMost + 100, 32
 	for n := range events {
 		in.put(once(fmt.Sprint("t", n), "task-error"))
 	}
@@ -259,7 +259,7 @@ func TestFailingChannel(t *testing.T) {
 	if _, begun := hears(ops, troubles); len(begun) != troubles {
 		t.Errorf("%d troubles are told, want %d", len(begun), troubles)
 	}
-	until(t, "no more are held than may wait", func() bool { return in.open() <= waitingMost+1 })
+	until(t, "no more are held than may wait", func() bool { return in.open() <= waitingMost/2+1 })
 }
 
 // TestWaitingForAFailingChannel: of too many alerts events are told together, each once, and only then the oldest is given up.
@@ -269,24 +269,57 @@ func TestWaitingForAFailingChannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(&leader{s: s, ctx: t.Context()}, Channel{Name: "ops", Kind: kindWebhook}, "")
-	w.fails = true
+	const most = 16
+	w.fails, w.most = true, most
 	left := 0
 	put := func(a core.Alert) { left += len(w.put(&flight{alert: a})) }
-	for n := range 2 * waitingMost {
+	for n := range 2 * most {
 		put(once(fmt.Sprint("t", n), "task-error"))
-		if n < waitingMost/2 {
+		if n < most/2 {
 			put(begins("n1", "agents", fmt.Sprint("a", n), true))
 		}
 	}
-	if given := s.Counts()[1].Failed; given != 0 || left != waitingMost/2*5-waitingMost {
+	if given := s.Counts()[1].Failed; given != 0 || left != most/2*5-most {
 		t.Errorf("%d given up, %d do not wait any more", given, left)
 	}
-	for n := range waitingMost {
+	for n := range most {
 		put(begins("n2", "breaker", fmt.Sprint("b", n), true))
 	}
-	if given := s.Counts()[1].Failed; given != waitingMost/2+1 || len(w.waiting) != waitingMost {
+	if given := s.Counts()[1].Failed; given != most/2+1 || len(w.waiting) != most {
 		t.Errorf("%d given up, %d wait", given, len(w.waiting))
 	}
+}
+
+// TestChannelThatComesBack: all that began while the only channel failed is told when it does not any more.
+func TestChannelThatComesBack(t *testing.T) {
+	var well atomic.Bool
+	tried := make(chan struct{}, 100)
+	r := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			tried <- struct{}{}
+		}
+	})
+	store, in := newSettings(), newStream()
+	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL, "rate": 600})
+	starts(t, Config{Store: store, Source: in})
+	const troubles = 50
+	for n := range troubles {
+		in.put(begins("n1", "agents", fmt.Sprint("a", n), true))
+	}
+	for range 2 {
+		<-tried
+	}
+	well.Store(true)
+	told := map[string]bool{}
+	for len(told) < troubles {
+		var e cloudEvent
+		if err := json.Unmarshal([]byte(r.next(t).body), &e); err != nil {
+			t.Fatal(err)
+		}
+		told[e.Data.Key] = true
+	}
+	until(t, "all are done with", func() bool { return in.open() == 0 })
 }
 
 // TestTroubleEndsWithTheLead: a channel that failed is no trouble of a node that leads no more.

@@ -14,7 +14,7 @@ import (
 )
 
 // worker sends the alerts of one channel, one after the other and in their order. What waits is bounded by what the
-// stream hands out; for a channel that fails, by waitingMost.
+// stream hands out; for a channel that fails, by most.
 type worker struct {
 	l       *leader
 	ctx     context.Context
@@ -28,6 +28,7 @@ type worker struct {
 	document string
 	waiting  []waits
 	fails    bool // its newest try did
+	most     int  // alerts that wait for it while it fails
 }
 
 // waits is an alert that waits for a channel, and for how many it stands there.
@@ -36,12 +37,12 @@ type waits struct {
 	times int
 }
 
-// waitingMost is how many alerts wait for a channel that fails. They are not done, and of these the stream hands out no more
-// than InFlightMost: the others would hear nothing.
-const waitingMost = 16
-
 // InFlightMost is how many alerts a [Source] hands out that are not done.
-const InFlightMost = 2 * ChannelsMax * waitingMost
+const InFlightMost = 1024
+
+// waitingMost is how many of them wait for channels that fail, each of which has an equal part: were it all, the others would
+// hear nothing.
+const waitingMost = InFlightMost / 2
 
 // errHeldUp is why an alert is given up that was not tried.
 var errHeldUp = errors.New("it has failed while newer alerts came")
@@ -60,6 +61,13 @@ func (w *worker) change(c Channel, document string) {
 	w.mu.Unlock()
 }
 
+// may changes how many alerts wait for the channel while it fails.
+func (w *worker) may(most int) {
+	w.mu.Lock()
+	w.most = most
+	w.mu.Unlock()
+}
+
 // put has an alert wait for its turn, and returns those that wait no longer, see shed.
 func (w *worker) put(f *flight) []*flight {
 	w.mu.Lock()
@@ -74,7 +82,7 @@ func (w *worker) put(f *flight) []*flight {
 
 // over takes out what waits too much.
 func (w *worker) over() (over []*flight) {
-	for w.fails && len(w.waiting) > waitingMost {
+	for w.fails && len(w.waiting) > w.most {
 		over = append(over, w.shed())
 	}
 	return over
