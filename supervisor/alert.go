@@ -17,8 +17,9 @@ const (
 	defaultSummaryEvery = 10 * time.Second
 
 	alertKindsMax  = 64
-	alertLately    = 64  // alerts that are not told again when their endings come again
-	alertErrorMax  = 512 // bytes of an error text that an alert repeats
+	alertHeldMax   = 10_000 // endings that are not told yet: their messages are in memory
+	alertLately    = 64     // alerts that are not told again when their endings come again
+	alertErrorMax  = 512    // bytes of an error text that an alert repeats
 	alertOtherType = "other types"
 )
 
@@ -50,7 +51,9 @@ type Alerter struct {
 	mu    sync.Mutex
 	next  core.Instant  // when the average rate is kept again
 	held  map[kind]*sum // not told yet
+	count int           // endings in held
 	since core.Instant  // of the oldest in held
+	fails error         // of a summary that was told before its time, for the next Flush
 
 	lately [alertLately]ending // told one by one, the newest before turn
 	turn   int
@@ -126,14 +129,18 @@ func (a *Alerter) hold(now core.Instant, alert Alert, done func(error)) {
 	}
 	alert.Tasks += s.Tasks
 	s.Alert, s.done = alert, append(s.done, done)
+	if a.count++; a.count == alertHeldMax {
+		a.fails = a.tellHeld()
+	}
 }
 
 // Flush tells the summary when it is due.
 func (a *Alerter) Flush(now core.Instant) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.held) == 0 || now < a.since.Add(a.cfg.SummaryEvery) {
-		return nil
+	failed := a.fails
+	if a.fails = nil; len(a.held) == 0 || now < a.since.Add(a.cfg.SummaryEvery) {
+		return failed
 	}
 	return a.tellHeld()
 }
@@ -156,6 +163,7 @@ func (a *Alerter) tellHeld() error {
 		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Step, y.Step))
 	})
 	clear(a.held)
+	a.count = 0
 	var failed error
 	for _, s := range sums {
 		if failed == nil {

@@ -478,6 +478,36 @@ func TestSummaryIsToldBeforeItsEndingsAreDone(t *testing.T) {
 	}
 }
 
+// However many tasks fail within the time of a summary, the endings that wait for it are bounded.
+//
+// covers: S14
+func TestManyHeldAreToldAtOnce(t *testing.T) {
+	sink := &memSink{}
+	a := NewAlerter(AlertConfig{Burst: 1}, sink)
+	var done, again int
+	take := func(name string, n int) {
+		for i := range n {
+			a.Take(epoch, core.Ending{ID: fmt.Sprint(name, i), Type: "order", State: core.StateError, At: epoch}, func(err error) {
+				if err != nil {
+					again++
+					return
+				}
+				done++
+			})
+		}
+	}
+	take("one", 1)
+	take("many", alertHeldMax)
+	if done != 1+alertHeldMax || len(sink.got) != 2 || sink.got[1].Tasks != alertHeldMax {
+		t.Errorf("%d endings are done with, %d alerts", done, len(sink.got))
+	}
+	sink.err = errors.New("away")
+	take("more", alertHeldMax)
+	if err := a.Flush(epoch); !errors.Is(err, sink.err) || again != alertHeldMax {
+		t.Errorf("%v: %d endings come again", err, again)
+	}
+}
+
 // However many kinds of tasks fail, alerts speak of each task once and the
 // memory for sums is bounded.
 //

@@ -13,15 +13,19 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// alertsAgain is after how long an ending comes again that done had an error for.
-const alertsAgain = time.Second
+const (
+	alertsAgain = time.Second // after which an ending comes again that done had an error for
+	// errorsMost is how many messages are handed out that are not done with. Endings that are told together wait for that for
+	// seconds, and a reader that may have no more than NATS's default, 1,000, would fall behind.
+	errorsMost = 10_000
+)
 
 // ReadErrors calls take with every task that ended in error, also from times without a reader, until ctx ends
 // (nil) or reading fails. A message is acknowledged once done was called, with nil, for each of its endings; after an
 // error all of them come again, and so they do half a minute after a reader that has died, or one that has not called it.
 // Several readers share the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(e core.Ending, done func(error))) error {
-	return c.consume(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors()},
+	return c.consume(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors(), MaxAckPending: errorsMost},
 		func(msg jetstream.Msg) error { return c.takeError(msg, take) })
 }
 

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -125,6 +126,27 @@ func TestReadErrorsThatAreHeld(t *testing.T) {
 	}
 	two(nil)
 	eventually(t, "the message is acknowledged", func() bool { return open() == 0 })
+}
+
+// TestReadErrorsBesideManyThatAreHeld: a reader that holds many endings to tell them together gets the next ones.
+func TestReadErrorsBesideManyThatAreHeld(t *testing.T) {
+	c := ready(t)
+	many := make([]core.Ending, 1_500)
+	for i := range many { // of many types: each is a message of its own
+		many[i] = ending("one", core.StateError)
+		many[i].Type = fmt.Sprint("order-", i)
+	}
+	tell(t, c, many...)
+	taken := make(chan string, len(many))
+	stop := readErrorsDone(t, c, func(e core.Ending, _ func(error)) { taken <- e.Type })
+	defer stop()
+	for seen := map[string]bool{}; len(seen) < len(many); {
+		is := receive(t, "an ending", taken)
+		if seen[is] {
+			t.Fatalf("%d of %d endings came before one came again", len(seen), len(many))
+		}
+		seen[is] = true
+	}
 }
 
 // TestReadErrorsEndsAtOnce: an end while it begins is no error.
