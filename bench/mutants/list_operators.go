@@ -280,6 +280,12 @@ var operatorMutants = []mutant{
 		run:   "^TestKeysBesideTheirVerdict$",
 	},
 	{
+		name: "key-used-up-by-a-failure", invariant: 12, file: "internal/operate/desk.go",
+		old: "err != nil && (a.Away || a.Key != \"\") &&", new: "err != nil && a.Away &&",
+		fault: "a pause that the database did not take is never set by its key, which is told to be used again",
+		run:   "^TestSetPauseByKey$",
+	},
+	{
 		name: "asked-though-not-written-down", invariant: 3, file: "internal/operate/desk.go", in: "internal/api",
 		old: "	if err := d.append(ctx, a, outcome); err != nil {\n		return true, err\n	}\n", new: "	_ = d.append(ctx, a, outcome)\n",
 		fault: "an owner is asked though the audit trail cannot be written",

@@ -44,10 +44,11 @@ const (
 type Act struct {
 	By                     Actor // empty: whose request it is
 	Action, Target, Reason string
-	Key                    string // Idempotency-Key; empty: none
-	Before, After          any    // as JSON
-	// Away is of what is changed elsewhere than in the state store: whether it was, when do fails without a refusal or with one
-	// that may be asked again, is for [Desk.Settle] to look.
+	// Key is the Idempotency-Key; empty: none. What fails without a refusal, or with one that may be asked again, has no outcome
+	// then, so that it can be asked again by the key, until [Desk.Settle] gives it one.
+	Key           string
+	Before, After any // as JSON
+	// Away is of what is changed elsewhere than in the state store: whether it was, when do fails so, is for Settle to look.
 	Away bool
 	// Same says whether the entry that has the key already asks for the same; nil: action and target say it.
 	Same func(*AuditEntry) bool
@@ -82,7 +83,7 @@ func (d *Desk) Change(ctx context.Context, a *Act, do func(context.Context) erro
 	bounded, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), entryKey{}, change), DeskMax)
 	defer cancel()
 	err := do(bounded)
-	if bad, refused := errors.AsType[*Refusal](err); err == nil && change.Done || err != nil && a.Away && (!refused || bad.RetryMS > 0) {
+	if bad, refused := errors.AsType[*Refusal](err); err == nil && change.Done || err != nil && (a.Away || a.Key != "") && (!refused || bad.RetryMS > 0) {
 		return err
 	}
 	if d.end(ctx, a, outcomeOf(err)) == outcomeDone {

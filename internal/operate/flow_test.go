@@ -201,8 +201,8 @@ func TestSetAndLiftPause(t *testing.T) {
 	}
 }
 
-// A pause that is asked for again with its key is the one of the first request, also where it was lifted meanwhile or is the
-// last that there is room for. A key of another request is refused.
+// A pause that is asked for again with its key is the one of the first request, also where that failed, or it was lifted
+// meanwhile, or is the last that there is room for. A key of another request is refused, and a time that is over by then.
 //
 // covers: OP19
 func TestSetPauseByKey(t *testing.T) {
@@ -216,7 +216,7 @@ func TestSetPauseByKey(t *testing.T) {
 	if _, err := s.SetPause(t.Context(), olga, asked); !errors.Is(err, w.failing) {
 		t.Fatal(err)
 	}
-	w.failing, w.trail[0].Outcome = nil, "asked"
+	w.failing = nil
 	first, err := s.SetPause(t.Context(), olga, asked)
 	if err != nil {
 		t.Fatal(err)
@@ -242,6 +242,15 @@ func TestSetPauseByKey(t *testing.T) {
 	if p, err := s.SetPause(t.Context(), olga, asked); err != nil || p.ID == first.ID {
 		t.Errorf("with another key: %+v, %v", p, err)
 	}
+	asked.Key, asked.Until, w.failing = "k-3", w.now.Add(time.Minute), errors.New("the answer is lost")
+	delete(w.pauses, "0")
+	if _, err := s.SetPause(t.Context(), olga, asked); !errors.Is(err, w.failing) {
+		t.Fatal(err)
+	}
+	w.now, w.failing = w.now.Add(2*time.Minute), nil
+	asked.Until = w.now.Add(time.Minute)
+	_, err = s.SetPause(t.Context(), olga, asked)
+	w.refusedWith(t, err, 400, "until", "has passed")
 }
 
 // What cannot be is refused with the field and the limit, and written down. Nothing is stored without a trail.

@@ -58,6 +58,9 @@ func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error
 		if set.Again != nil {
 			p = pauseOf(set.Again)
 		}
+		if r := CheckPause(&p, now); r != nil { // the time of the first request may be over
+			return r
+		}
 		return s.Store.PutPause(ctx, p)
 	})
 	if err != nil {
