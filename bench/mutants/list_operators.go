@@ -286,6 +286,12 @@ var operatorMutants = []mutant{
 		run:   "^TestSetPauseByKey$",
 	},
 	{
+		name: "form-keeps-a-used-key", invariant: 12, file: "internal/console/console.go",
+		old: "	if bad.RetryMS > 0 {\n		return key\n", new: "	if bad.RetryMS >= 0 {\n		return key\n",
+		fault: "what was refused is put right in its dialog, and refused again because its key was used",
+		run:   "^TestRefusedFormHasAnotherKey$",
+	},
+	{
 		name: "asked-though-not-written-down", invariant: 3, file: "internal/operate/desk.go", in: "internal/api",
 		old: "	if err := d.append(ctx, a, outcome); err != nil {\n		return true, err\n	}\n", new: "	_ = d.append(ctx, a, outcome)\n",
 		fault: "an owner is asked though the audit trail cannot be written",

@@ -195,7 +195,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	f.Bad, f.Field = bad.Detail, bad.Field
+	f.Bad, f.Field, f.Key = bad.Detail, bad.Field, nextKey(f.Key, bad)
 	for _, a := range bad.Possible {
 		f.Next = append(f.Next, string(a))
 	}

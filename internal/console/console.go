@@ -335,6 +335,15 @@ func keyOf(r *http.Request) map[string]string {
 	return map[string]string{"key": cmp.Or(core.ShortText(r.PostForm.Get("key"), 100), newKey())}
 }
 
+// nextKey is the key of a form that was refused, and is shown again. Its own is used up: what is sent by it next is told of this
+// refusal, whatever it asks for. It is kept where what it asked for may be done.
+func nextKey(key string, bad *operate.Refusal) string {
+	if bad.RetryMS > 0 {
+		return key
+	}
+	return newKey()
+}
+
 // reading bounds the reads of one page.
 func reading(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), readMax)

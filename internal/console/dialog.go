@@ -85,6 +85,9 @@ func (c *console) carry(section string, open opener) handler {
 		case d == nil || !errors.As(err, &bad):
 			return err
 		}
+		if key := d.Hidden["key"]; key != "" {
+			d.Hidden["key"] = nextKey(key, bad)
+		}
 		if d.Bad, d.Field = bad.Detail, bad.Field; bad.Insist != "" {
 			d.Fields = append(d.Fields, field{Name: bad.Insist, Label: say.Of("dialog.insist"), Value: "no", Options: []string{"no", insisted}})
 		}

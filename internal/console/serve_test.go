@@ -419,6 +419,60 @@ func TestEditShowsBothInputs(t *testing.T) {
 	}
 }
 
+// shut is a world that refuses what is asked by a key.
+type shut struct {
+	*world
+	bad *operate.Refusal
+}
+
+func (s *shut) Do(context.Context, operate.Actor, operate.TaskRef, operate.Request) (operate.Answer, error) {
+	return operate.Answer{}, s.bad
+}
+
+func (s *shut) SetPause(context.Context, operate.Actor, operate.Pause) (operate.Pause, error) {
+	return operate.Pause{}, s.bad
+}
+
+// shutTimes are its schedules.
+type shutTimes struct {
+	timetable
+	s *shut
+}
+
+func (t shutTimes) RunSchedule(context.Context, operate.Actor, string, string, string) (operate.ScheduleRun, error) {
+	return operate.ScheduleRun{}, t.s.bad
+}
+
+// TestRefusedFormHasAnotherKey: what was refused is put right in its form and sent again by another key, as a key answers for one
+// request; what may be done is asked again by its own.
+func TestRefusedFormHasAnotherKey(t *testing.T) {
+	w := fixedWorld()
+	w.trips()
+	cfg, s := w.config(), &shut{world: w}
+	cfg.Actions, cfg.Pauses, cfg.Schedules = s, s, shutTimes{timetable{w}, s}
+	h := as(operate.RoleOperator, newConsole(t, cfg))
+	for path, typed := range map[string]url.Values{
+		"tasks/order/order-1002/act/edit":  {"input": {`{"a":1}`}, "go": {"send"}},
+		"tasks/order/order-1002/act/undo":  {},
+		"tasks/trip/trip-1/signal/approve": {"go": {"refuse"}},
+		"pauses/new":                       {"agent": {"check.v1"}},
+		"schedules/nightly/run-now":        {},
+	} {
+		form := fields(get(t, h, Path+path).Body.String())
+		form.Set("reason", "x")
+		for name, values := range typed {
+			form[name] = values
+		}
+		for _, s.bad = range []*operate.Refusal{{Code: 422, Detail: "no"}, {Code: 503, Detail: "not now", RetryMS: 1000}} {
+			rec := post(t, h, Path+path, form)
+			is := fields(rec.Body.String()).Get("key")
+			if rec.Code != s.bad.Code || is == "" || (is == form.Get("key")) != (s.bad.RetryMS > 0) {
+				t.Errorf("%s: %d, the key was %s and is %s after %+v", path, rec.Code, form.Get("key"), is, s.bad)
+			}
+		}
+	}
+}
+
 // TestEncryptedPayloads: an encrypted input is a state of its own, with its key, and is edited where the key is.
 //
 // covers: OP11, OP18

@@ -130,7 +130,7 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	f.Bad = bad.Detail
+	f.Bad, f.Key = bad.Detail, nextKey(f.Key, bad)
 	for _, a := range bad.Possible {
 		f.Next = append(f.Next, string(a))
 	}
