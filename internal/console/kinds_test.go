@@ -74,6 +74,10 @@ func (w *world) trips() {
 	}
 }
 
+// pointersSchema is of a Go type of pointers, without omitempty.
+const pointersSchema = `{"type":"object","properties":{"note":{"type":["string","null"]},"sure":{"type":["boolean","null"]},"limit":{"type":["integer","null"]},"by":{"$ref":"#/$defs/person-null"}},
+	"required":["note","sure","limit","by"],"$defs":{"person-null":{"type":["object","null"],"properties":{"name":{"type":"string"}},"required":["name"]}}}`
+
 // TestSchemaForm: a form has the fields of a schema, and what is typed into it is JSON that fits.
 func TestSchemaForm(t *testing.T) {
 	for _, x := range []struct {
@@ -91,6 +95,9 @@ func TestSchemaForm(t *testing.T) {
 		{`{"type":"string"}`, map[string]string{"value": ""}, `!Answer is missing`},
 		{`{"type":"boolean"}`, map[string]string{"value": "true"}, `true`},
 		{`{"type":["string","null"]}`, map[string]string{"value": `null`}, `null`},
+		{pointersSchema, map[string]string{"value/note": `it's late`, "value/sure": "null", "value/limit": "null", "value/by/name": "Ann"}, `{"note":"it's late","sure":null,"limit":null,"by":{"name":"Ann"}}`},
+		{pointersSchema, map[string]string{"value/note": "null", "value/sure": "true", "value/limit": "5"}, `!name is missing`},
+		{pointersSchema, nil, `!note is missing`},
 		{`{"type":"object"}`, map[string]string{"value": `{}`}, `{}`},
 		{`{"const":"yes"}`, map[string]string{"value": `"yes"`}, `"yes"`},
 		{`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`, map[string]string{"value": `1`}, `1`},

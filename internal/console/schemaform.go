@@ -29,6 +29,7 @@ type formField struct {
 	Value    string   // as it was typed; of a choice and json: JSON
 	Options  []option // of a choice
 	Length   int      // of a text: at most so many characters; 0: any
+	Null     bool     // of a text: null is none
 	Fields   []formField
 }
 
@@ -85,8 +86,7 @@ func (f *schemaForm) field(name, label string, raw json.RawMessage, required boo
 		field.Label = s.Title
 	}
 	field.Hint = s.Description
-	var kind string
-	_ = json.Unmarshal(s.Type, &kind) // of several types it is JSON
+	kind, null := kindOf(s.Type)
 	switch {
 	case len(s.Const) > 0:
 		field.choose([]json.RawMessage{s.Const})
@@ -94,8 +94,11 @@ func (f *schemaForm) field(name, label string, raw json.RawMessage, required boo
 		field.choose(s.Enum)
 	case kind == "boolean":
 		field.choose([]json.RawMessage{json.RawMessage("true"), json.RawMessage("false")})
+		if null {
+			field.choose([]json.RawMessage{json.RawMessage("null")})
+		}
 	case kind == "string":
-		field.Kind, field.Length = "text", s.MaxLength
+		field.Kind, field.Length, field.Null = "text", s.MaxLength, null
 	case kind == "integer" || kind == "number":
 		field.Kind = "number" // typed as text: a browser's own field of numbers counts steps in doubles
 	case kind == "object" && len(s.Properties) > 0 && depth < formDepthMax:
@@ -109,6 +112,20 @@ func (f *schemaForm) field(name, label string, raw json.RawMessage, required boo
 	}
 	field.preset(s.Default)
 	return field
+}
+
+// kindOf is the type of what a schema takes, and whether it takes null as well, as that of a pointer of Go does; empty: of several
+// types it is JSON.
+func kindOf(said json.RawMessage) (kind string, null bool) {
+	var all []string
+	if json.Unmarshal(said, &kind) == nil || json.Unmarshal(said, &all) != nil {
+		return kind, false
+	}
+	null = slices.Contains(all, "null")
+	if all = slices.DeleteFunc(all, func(t string) bool { return t == "null" }); len(all) != 1 {
+		return "", null
+	}
+	return all[0], null
 }
 
 // find follows a pointer inside the schema.
@@ -175,6 +192,8 @@ func (f *formField) json() (json.RawMessage, error) {
 	switch {
 	case f.Kind == "group":
 		return f.object()
+	case f.Null && value == "null":
+		return json.RawMessage(value), nil
 	case value == "" && !f.Required:
 		return nil, nil
 	case value == "":
