@@ -212,7 +212,7 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 		return nil, bad
 	}
 	var err error
-	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costMax)); err != nil {
+	if x.program, err = program(env, ast, cel.OptOptimize); err != nil {
 		line, column, ok := spotOf(x, err)
 		if !ok {
 			line, column = 1, 1

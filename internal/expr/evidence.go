@@ -45,13 +45,13 @@ func (p *Program) Evidence(t *core.Task, step int) (Evidence, bool) {
 	if e.Holds, err = p.When(t, step); err != nil {
 		e.Failed = err.Error()
 	}
-	program, err := plainEnv.Program(x.ast, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(costMax))
+	all, err := program(plainEnv, x.ast, cel.OptExhaustiveEval)
 	if err != nil { // it was made before, for the answer
 		e.Failed = reword(plainEnv, x.source, 1, 0, err.Error())
 		return e, true
 	}
 	v := &view{p: p, t: t, step: step, x: x}
-	_, details, _ := program.Eval(v) // what fails, fails in its term as well
+	_, details, _ := all.Eval(v) // what fails, fails in its term as well
 	if details == nil || v.err != nil {
 		return e, true
 	}

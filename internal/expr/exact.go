@@ -106,7 +106,7 @@ func standard() ([]cel.EnvOption, error) {
 	without := env.NewLibrarySubset()
 	for _, f := range stdlib.Functions() {
 		name := f.Name()
-		if mirrors[name] == "" && !slices.Contains(calculations, name) && name != operators.Index {
+		if mirrors[name] == "" && !slices.Contains(calculations, name) && name != operators.Index && name != operators.In {
 			continue
 		}
 		bindings, err := f.Bindings()
@@ -131,7 +131,10 @@ func standard() ([]cel.EnvOption, error) {
 			}
 			return was.Unary(v)
 		}, was.OperandTrait)
-		if was.Binary != nil {
+		switch {
+		case name == operators.In:
+			binding = decls.SingletonBinaryBinding(within)
+		case was.Binary != nil:
 			binding = decls.SingletonBinaryBinding(meeting(was, bound[mirrors[name]]), was.OperandTrait)
 		}
 		options = append(options, cel.Function(name, append(overloads[name], binding)...))
@@ -202,7 +205,7 @@ func sets() (options []cel.EnvOption, err error) {
 			}
 			compare := bindings[i].Binary
 			options = append(options, cel.Function(name, cel.Overload(o.ID(), o.ArgTypes(), o.ResultType(), cel.BinaryBinding(func(a, b ref.Val) ref.Val {
-				if n := sizeOf(b); n > 0 && sizeOf(a) > costMax/n {
+				if n := sizeOf(b); n > 0 && weight(a) > costMax/uint64(n) {
 					return errCost()
 				}
 				return compare(a, b)

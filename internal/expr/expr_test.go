@@ -358,7 +358,17 @@ func TestNoCallIsWithoutEnd(t *testing.T) {
 	}
 	sevens, eights := strings.Repeat("7,", 20_000), strings.Repeat(",8", 20_000)
 	task := taskOf(`{"p":[`+sevens+`7],"q":[8`+eights+`],"r":[`+sevens+`8]}`, `1`, `1`)
-	for _, when := range []string{`sets.intersects(input.p, input.q)`, `sets.contains(input.r, input.q)`, `sets.equivalent(input.r, input.q)`, `3 in ` + doubled} {
+	nested, deep := "[1, 2]", "[1, 2]" // of 2^31 and 2^15 parts
+	for i := range 30 {
+		if nested = "cel.bind(x, " + nested + ", [x, x])"; i < 14 {
+			deep = nested
+		}
+	}
+	for _, when := range []string{
+		`sets.intersects(input.p, input.q)`, `sets.contains(input.r, input.q)`, `sets.equivalent(input.r, input.q)`, `3 in ` + doubled,
+		`cel.bind(y, ` + nested + `, y == y)`, `cel.bind(y, ` + nested + `, {"a": y} != {"a": y})`, `cel.bind(y, ` + nested + `, [y] in [[y]])`,
+		`cel.bind(y, ` + nested + `, sets.contains([y], [y]))`, `cel.bind(y, ` + deep + `, input.p.all(p, y == y))`, `cel.bind(y, [` + deep + `], input.p.all(p, y[0] in y))`,
+	} {
 		p := compile(t, order(func(p *core.Plan) { p.Steps[2].When = when }))
 		began := time.Now()
 		if _, err := p.When(task, 2); err == nil || !strings.Contains(err.Error(), "it costs more than 1000000, the limit of one evaluation") {

@@ -104,7 +104,7 @@ func (s *Scope) Compile(source string, want Type) (*Expression, []Fault) {
 	}
 	x := &expression{source: source, ast: ast}
 	var err error
-	if x.program, err = s.env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costMax)); err != nil {
+	if x.program, err = program(s.env, ast, cel.OptOptimize); err != nil {
 		line, column, ok := spotOf(x, err)
 		if !ok {
 			line, column = 1, 1
