@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -142,7 +143,7 @@ func (a *Alerter) Flush(now core.Instant) error {
 	if a.fails = nil; len(a.held) == 0 || now < a.since.Add(a.cfg.SummaryEvery) {
 		return failed
 	}
-	return a.tellHeld()
+	return errors.Join(failed, a.tellHeld())
 }
 
 // Finish tells whatever has not been told.
