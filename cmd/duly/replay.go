@@ -60,7 +60,7 @@ func (c *replayCmd) Run(ctx context.Context, std streams) error {
 	if c.WhatIf != 0 {
 		f, err := replay.WhatIf(plan, saved, c.WhatIf, c.By)
 		if err != nil {
-			return misuse("what-if: %v", err)
+			return fmt.Errorf("what if: %w", err)
 		}
 		return c.frames(std.out, []replay.Frame{f})
 	}
@@ -207,25 +207,23 @@ func namesOf(words []string, tasks int) ([]string, error) {
 
 // taskFile reads a task from a file or from the node.
 func (s *server) taskFile(ctx context.Context, name string) (*core.Plan, *core.Saved, error) {
-	refuse := misuse // of a file; what a node answers is none
 	data, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		taskType, id, ok := strings.Cut(name, "/")
 		if !ok || slices.Contains([]string{taskType, id}, "") {
-			return nil, nil, misuse("task %q: neither a file nor type/id", name)
+			return nil, nil, fmt.Errorf("task %q: neither a file nor type/id", name)
 		}
-		refuse = fmt.Errorf
 		data, err = s.read(ctx, taskPath(taskType, id)+"/export", nil)
 	}
 	if err != nil {
-		return nil, nil, refuse("task %s: %w", name, err)
+		return nil, nil, fmt.Errorf("task %s: %w", name, err)
 	}
 	if !json.Valid(data) {
-		return nil, nil, refuse("task %s: %w: not JSON", name, replay.ErrFile)
+		return nil, nil, fmt.Errorf("task %s: %w: not JSON", name, replay.ErrFile)
 	}
 	plan, saved, err := replay.Decode(data)
 	if err != nil {
-		return nil, nil, refuse("task %s: %w", name, err)
+		return nil, nil, fmt.Errorf("task %s: %w", name, err)
 	}
 	return plan, saved, nil
 }
