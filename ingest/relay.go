@@ -160,11 +160,18 @@ func (r *Relay) Run(ctx context.Context) {
 // that Run begins the next take, and another at its end, which need not be read.
 func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 	var t takeResult
+	looks := false // until the take is over: so no more than one is beside the others
 	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(ctx context.Context, rows []Written) []Verdict {
 		var verdicts []Verdict
-		verdicts, t.full = r.hand(ctx, rows, func(full time.Duration) { turns <- takeResult{took: len(rows), full: full} })
+		verdicts, t.full = r.hand(ctx, rows, func(full time.Duration) { turns <- takeResult{took: len(rows), full: full} }, func() bool {
+			looks = r.looking.TryLock()
+			return looks
+		})
 		return verdicts
 	})
+	if looks {
+		r.looking.Unlock()
+	}
 	if ctx.Err() == nil {
 		r.cfg.Report(t.err)
 	}
@@ -172,9 +179,9 @@ func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 }
 
 // hand submits rows and waits for all answers; the door answers always. It does not submit rows of streams
-// that are slow or rest. It calls early when only slow streams are waited for, and when only looks at tasks are.
-// full is for how long the door asked to wait, if it had no room for some.
-func (r *Relay) hand(ctx context.Context, rows []Written, early func(full time.Duration)) (verdicts []Verdict, full time.Duration) {
+// that are slow or rest. It calls early when only slow streams are waited for, and when only looks at tasks are, which it does
+// if mayLook says so. full is for how long the door asked to wait, if it had no room for some.
+func (r *Relay) hand(ctx context.Context, rows []Written, early func(full time.Duration), mayLook func() bool) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
 	r.lacking.answer(rows, answers)
 	h := r.streams.begin(rows, answers)
@@ -203,11 +210,10 @@ func (r *Relay) hand(ctx context.Context, rows []Written, early func(full time.D
 		}
 		full = max(full, rest)
 	}
-	if len(unsure) > 0 && r.looking.TryLock() {
+	if len(unsure) > 0 && mayLook() {
 		early(full)
 		var known []Verdict
 		known, unsure = r.look(ctx, rows, answers, unsure)
-		r.looking.Unlock()
 		verdicts = append(verdicts, known...)
 	}
 	for _, i := range unsure {
