@@ -97,6 +97,23 @@ func TestSessionThatEnded(t *testing.T) {
 	b.clean("a session that ended")
 }
 
+// muted is an answer that says nothing any more while mute is set.
+type muted struct {
+	http.ResponseWriter
+	mute *atomic.Bool
+}
+
+// Write implements http.ResponseWriter.
+func (m muted) Write(p []byte) (int, error) {
+	if m.mute.Load() {
+		return len(p), nil
+	}
+	return m.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (m muted) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+
 // TestMuteStream: a tab whose stream says nothing any more, though no one ended it, says that Duly cannot be reached, and asks
 // again.
 func TestMuteStream(t *testing.T) {
@@ -104,11 +121,15 @@ func TestMuteStream(t *testing.T) {
 	var mute atomic.Bool
 	inner := as(operate.RoleViewer, newConsole(t, w.config()))
 	b := newBrowser(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if mute.Load() && strings.HasSuffix(r.URL.Path, "/live") {
+		if !strings.HasSuffix(r.URL.Path, "/live") {
+			inner.ServeHTTP(rw, r)
+			return
+		}
+		if mute.Load() {
 			<-r.Context().Done()
 			return
 		}
-		inner.ServeHTTP(rw, r)
+		inner.ServeHTTP(muted{rw, &mute}, r)
 	}))
 	b.open("")
 	waits(t, "the tab listens", func() bool { return w.listeners() == 1 })
