@@ -5,7 +5,7 @@ var adapterMutants = []mutant{
 	{
 		name: "plan-of-before-the-restore", invariant: 7, file: "schema/plans.go",
 		old: "if there && is.of == hash {", new: "if there {",
-		fault: "after the database went back a version of a plan that was applied anew runs as it was before",
+		fault: "after a restore, a plan version that was applied again with other steps still runs with its old ones",
 		run:   "^TestPlansAreDecodedOnce$",
 	},
 	{

@@ -162,40 +162,20 @@ func TestRunNowBehindABacklog(t *testing.T) {
 // TestRunNowBesideALongRun: a task that an operator has submitted beside a run ends before it. The next run waits for the run.
 //
 // covers: L9
-func TestRunNowBesideALongRun(t *testing.T) {
-	w := newWorld()
-	w.put(t, nil)
-	r := w.runner(t, nil)
-	w.wait(time.Hour)
-	round(t, r)
-	w.wait(10 * time.Minute)
-	now, err := w.service().RunSchedule(t.Context(), olga, "s", "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.end(now.Task, core.StateProcessed, "")
-	w.wait(time.Hour)
-	round(t, r)
-	if s := w.row(t); len(w.order) != 2 || s.Skipped != 1 {
-		t.Fatalf("submitted %v, row %+v: want the next run to be left out for the first", w.order, s)
-	}
-	w.end(w.order[0], core.StateProcessed, "")
-	w.wait(time.Hour)
-	round(t, r)
-	if s := w.row(t); len(w.order) != 3 || s.Skipped != 1 {
-		t.Errorf("submitted %v, row %+v: want a run after both", w.order, s)
-	}
-}
+func TestRunNowBesideALongRun(t *testing.T) { runNowBeside(t, false) }
 
-// TestRunNowBesideAnUnreadRun: a task that an operator has submitted beside a run ends before the run has been read. The next run
-// waits for the run.
+// TestRunNowBesideAnUnreadRun: so it does where the run has not even been read.
 //
 // covers: L9
-func TestRunNowBesideAnUnreadRun(t *testing.T) {
+func TestRunNowBesideAnUnreadRun(t *testing.T) { runNowBeside(t, true) }
+
+// runNowBeside lets a task that an operator submitted end beside a run that is at work, or that is not read yet.
+func runNowBeside(t *testing.T, unread bool) {
+	t.Helper()
 	w := newWorld()
 	w.put(t, nil)
 	r := w.runner(t, nil)
-	w.unread = true
+	w.unread = unread
 	w.wait(time.Hour)
 	round(t, r)
 	w.unread = false
@@ -210,7 +190,9 @@ func TestRunNowBesideAnUnreadRun(t *testing.T) {
 	if s := w.row(t); len(w.order) != 2 || s.Skipped != 1 {
 		t.Fatalf("submitted %v, row %+v: want the next run to be left out for the first", w.order, s)
 	}
-	w.read()
+	if unread {
+		w.read()
+	}
 	w.end(w.order[0], core.StateProcessed, "")
 	w.wait(time.Hour)
 	round(t, r)

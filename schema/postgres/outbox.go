@@ -28,8 +28,8 @@ const (
 	outboxHoldMax = 30 * time.Second
 	// outboxReasonMax is the longest reason that is kept, in bytes.
 	outboxReasonMax = 1024
-	// outboxConns is enough for a relay that takes rows up to 17 times at once, once for each task stream and
-	// once beside them, and for somebody who asks how it does. Mostly it uses two.
+	// outboxConns covers a relay's concurrent transactions, one per task stream and one that looks tasks up, and one query of
+	// the outbox's counts. Usually two are in use.
 	outboxConns    = 18
 	outboxConnIdle = time.Minute // until those that a relay no longer needs are closed
 	// outboxCountMax is up to where [Outbox.Standing] counts exactly. One more means that there are more.
