@@ -1,27 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	natsd "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
@@ -49,10 +44,10 @@ var (
 // canaryWorld is a node, a NATS whose mappings change while it runs, and a service in two versions over one database.
 type canaryWorld struct {
 	t      *testing.T
-	server *exec.Cmd // nats-server: a process, because it races with itself when it reads its configuration again
 	url    string
 	watch  string // its monitoring
-	dir    string
+	dir    string // of its configuration
+	again  func() // makes it take that anew; nil: it has not begun
 	pool   *pgxpool.Pool
 	client *duly.Client
 	failed atomic.Int64 // dos that the canary failed
@@ -79,23 +74,9 @@ func (w *canaryWorld) mapped(args ...string) {
 			w.t.Fatal(err)
 		}
 	}
-	if w.server == nil {
-		return
+	if w.again != nil {
+		w.again()
 	}
-	was := w.loaded()
-	if err := w.server.Process.Signal(syscall.SIGHUP); err != nil {
-		w.t.Fatal(err)
-	}
-	until(w.t, "the server has read its configuration again", func() bool { return w.loaded() != was })
-}
-
-// loaded is when the server has read its configuration; empty: it does not answer.
-func (w *canaryWorld) loaded() string {
-	var is struct {
-		At string `json:"config_load_time"`
-	}
-	w.monitored("/varz", &is)
-	return is.At
 }
 
 // monitored asks the server's monitoring, which may not answer yet.
@@ -111,98 +92,11 @@ func (w *canaryWorld) monitored(path string, into any) {
 	}
 }
 
-// canaryServer is the environment by which the test binary is a nats-server with that configuration. Each line that it reads
-// makes it another one, which knows nothing of what was; it ends with its input.
-const canaryServer = "DULY_TEST_CANARY_SERVER"
-
-func init() {
-	conf := os.Getenv(canaryServer)
-	if conf == "" {
-		return
-	}
-	lines := bufio.NewScanner(os.Stdin)
-	for more := true; more; {
-		options, err := natsd.ProcessConfigFile(conf)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		options.NoLog = true
-		server, err := natsd.NewServer(options)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		server.Start()
-		more = lines.Scan()
-		server.Shutdown()
-		server.WaitForShutdown()
-		if err := os.RemoveAll(options.StoreDir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
-	os.Exit(0)
-}
-
-// canaryProcess is the one server of all canary worlds, which come one after the other.
-var canaryProcess struct {
-	world canaryWorld // its addresses, its folder and itself
-	more  io.Writer   // its input
-	end   func()      // nil: it has not begun
-}
-
-// endCanaryServer ends it after the last test.
-func endCanaryServer() {
-	if canaryProcess.end != nil {
-		canaryProcess.end()
-	}
-}
-
-// startServer starts the server, or makes it a new one.
-func (w *canaryWorld) startServer() {
-	w.t.Helper()
-	p := &canaryProcess
-	if p.end != nil {
-		w.dir, w.url, w.watch = p.world.dir, p.world.url, p.world.watch
-		was := w.loaded()
-		w.mapped()
-		if _, err := io.WriteString(p.more, "\n"); err != nil {
-			w.t.Fatal(err)
-		}
-		until(w.t, "the server is a new one", func() bool { now := w.loaded(); return now != "" && now != was })
-		w.server = p.world.server
-		return
-	}
-	var err error
-	if w.dir, err = os.MkdirTemp("", "duly-canary-"); err != nil {
-		w.t.Fatal(err)
-	}
-	w.url, w.watch = "nats://"+freeport.Addr(freeport.Of(w.t)), "http://"+freeport.Addr(freeport.Of(w.t))
-	w.mapped()
-	server := selfCommand(w.t, append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf")))
-	in, err := server.StdinPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	dir := w.dir
-	p.world.dir, p.world.url, p.world.watch, p.world.server, p.more = w.dir, w.url, w.watch, server, in
-	p.end = func() {
-		_ = in.Close()        // by which it ends
-		_ = server.Wait()     // with its status, which is of no matter
-		_ = os.RemoveAll(dir) // a temporary one
-	}
-	until(w.t, "the server is up", func() bool { return w.loaded() != "" })
-	w.server = server
-}
-
 func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
-	w := &canaryWorld{t: t}
-	w.startServer()
+	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeport.Addr(freeport.Of(t)), watch: "http://" + freeport.Addr(freeport.Of(t))}
+	w.mapped()
+	_, w.again = natsApart(t, filepath.Join(w.dir, "nats.conf"))
 	var err error
 	if w.pool, err = pgxpool.New(t.Context(), pgtestdb.URL(t)); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,10 @@ const patience = 3 * time.Minute
 const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(apartEnv) != "" {
+		beApart()
+		return
+	}
 	if os.Getenv(childEnv) == "" {
 		beside()
 		goleak.VerifyTestMain(fewProcesses{pgtestdb.Stopping{M: m}})

@@ -74,7 +74,9 @@ func (v *violations) list() []string {
 type secured struct {
 	*violations
 	t      *testing.T
-	server *natsd.Server
+	server *natsd.Server // nil: it is in the process of those
+	addr   string
+	again  func()
 	config string // the file
 	users  string // what the command printed
 }
@@ -83,6 +85,22 @@ var userLine = regexp.MustCompile(`user = "([^"]+)", password = \$(\w+)`)
 
 // secure starts one; each call of the command is one list of arguments.
 func secure(t *testing.T, calls ...[]string) *secured {
+	t.Helper()
+	s := configured(t, calls...)
+	s.start()
+	return s
+}
+
+// secureApart starts one whose users change while it runs. It tells no violations.
+func secureApart(t *testing.T, calls ...[]string) *secured {
+	t.Helper()
+	s := configured(t, calls...)
+	s.addr, s.again = natsApart(t, s.config)
+	return s
+}
+
+// configured has a configuration, and no server yet.
+func configured(t *testing.T, calls ...[]string) *secured {
 	t.Helper()
 	s := &secured{t: t, violations: &violations{used: map[string]bool{}}, config: filepath.Join(t.TempDir(), "nats.conf")}
 	for _, args := range calls {
@@ -94,14 +112,16 @@ func secure(t *testing.T, calls ...[]string) *secured {
 		s.users += userLine.ReplaceAllString(strings.TrimSuffix(out, "]\n"), `user = "$1", password = "secret-of-$1"`)
 	}
 	s.write(s.users)
-	s.start()
 	return s
 }
 
 // start starts the server of the configuration.
 func (s *secured) start() {
 	s.t.Helper()
-	options := s.options()
+	options, err := natsOptions(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	options.Trace = true
 	server, err := natsd.NewServer(options)
 	if err != nil {
@@ -116,7 +136,7 @@ func (s *secured) start() {
 	if !server.ReadyForConnections(10 * time.Second) {
 		s.t.Fatal("the server does not start")
 	}
-	s.server = server
+	s.server, s.addr = server, server.Addr().String()
 }
 
 // write makes the configuration, with these users.
@@ -142,29 +162,15 @@ system_account: SYS
 	}
 }
 
-func (s *secured) options() *natsd.Options {
-	s.t.Helper()
-	options, err := natsd.ProcessConfigFile(s.config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	options.NoSigs = true
-	return options
-}
-
-// reload makes the server take other users. Its port stays.
+// reload makes the server take other users. It is one of secureApart; its port stays.
 func (s *secured) reload(users string) {
 	s.t.Helper()
 	s.write(users)
-	options := s.options()
-	options.Trace = true
-	if err := s.server.ReloadOptions(options); err != nil {
-		s.t.Fatal(err)
-	}
+	s.again()
 }
 
 func (s *secured) url(user string) string {
-	return fmt.Sprintf("nats://%s:%s@%s", user, s.password(user), s.server.Addr())
+	return fmt.Sprintf("nats://%s:%s@%s", user, s.password(user), s.addr)
 }
 
 func (s *secured) password(user string) string {
@@ -177,7 +183,7 @@ func (s *secured) password(user string) string {
 // connect connects as a user with its inbox prefix; what the server refuses goes to refused.
 func (s *secured) connect(user string, refused func(error)) *nats.Conn {
 	s.t.Helper()
-	nc, err := nats.Connect("nats://"+s.server.Addr().String(), nats.UserInfo(user, s.password(user)), nats.Name(user), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
+	nc, err := nats.Connect("nats://"+s.addr, nats.UserInfo(user, s.password(user)), nats.Name(user), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
 		nats.CustomInboxPrefix(wire.InboxOf(user)), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				refused(err)
@@ -430,7 +436,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 
 	// What operators want of the flow: who lives, a pin that is put, read and forgotten, and that pauses have changed.
-	flow, err := natsbus.Dial(ctx, natsbus.Options{URL: "nats://door:" + g.password("door") + "@" + g.server.Addr().String(), Name: "door", InboxPrefix: wire.InboxOf("door"), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
+	flow, err := natsbus.Dial(ctx, natsbus.Options{URL: "nats://door:" + g.password("door") + "@" + g.addr, Name: "door", InboxPrefix: wire.InboxOf("door"), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -749,7 +755,7 @@ func TestMissingRightIsTold(t *testing.T) {
 	} {
 		t.Run(x.role+" "+x.verb, func(t *testing.T) {
 			t.Parallel()
-			s := secure(t, []string{"n=node"})
+			s := secureApart(t, []string{"n=node"})
 			s.reload(s.without(x.right))
 			n := s.serve("n", "ingest,scheduler,supervisor", migrated(t))
 			var at string
@@ -842,7 +848,7 @@ func TestMissingRightAtStart(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			s := secure(t, []string{"n=node"})
+			s := secureApart(t, []string{"n=node"})
 			s.reload(s.without(x.right))
 			n := s.serve("n", x.roles, migrated(t))
 			began := time.Now()
@@ -1085,7 +1091,7 @@ func TestAnswersGoAnywhere(t *testing.T) {
 	}
 	until(t, "the confirmation where it must not be", func() bool { return keys() == 1 })
 
-	guest, err := nats.Connect("nats://"+s.server.Addr().String(), nats.UserInfo("guest", "guest"))
+	guest, err := nats.Connect("nats://"+s.addr, nats.UserInfo("guest", "guest"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type fewProcesses struct{ m interface{ Run() int } }
 // Run implements what goleak runs.
 func (f fewProcesses) Run() int {
 	code := f.m.Run()
-	endCanaryServer()
+	endApart()
 	rounds := 1
 	if count, ok := flag.Lookup("test.count").Value.(flag.Getter).Get().(uint); ok {
 		rounds = int(max(count, 1))

@@ -512,6 +512,7 @@ func TestRing(t *testing.T) {
 		defer cancel()
 		c := l.Subscribe(ctx)
 		<-time.After(time.Hour)
+		synctest.Wait() // a read is due at this instant
 		samples := l.Samples()
 		if n := len(samples); n < 299 || n > 301 {
 			t.Fatalf("%d samples of 2 s, want those of 10 minutes", n)
