@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -239,6 +240,9 @@ func (r *ruins) recorded(than []core.Evidence) bool {
 	for _, was := range than {
 		var is core.Evidence
 		entry, err := bucket.Get(r.t.Context(), wire.EvidenceKey(was.Partition, false))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return false // nobody has taken the partition yet
+		}
 		if err == nil {
 			err = json.Unmarshal(entry.Value(), &is)
 		}
