@@ -47,7 +47,7 @@ type canaryWorld struct {
 	url    string
 	watch  string // its monitoring
 	dir    string // of its configuration
-	again  func() // makes it take that anew; nil: it has not begun
+	reload func() // reloads it; nil: the server has not started
 	pool   *pgxpool.Pool
 	client *duly.Client
 	failed atomic.Int64 // dos that the canary failed
@@ -67,23 +67,24 @@ func (w *canaryWorld) mapped(args ...string) {
 		}
 		mappings = out
 	}
-	text := fmt.Sprintf("listen: %q\nhttp: %q\nmax_payload: 8MB\njetstream { store_dir: %q }\ninclude \"duly-mappings.conf\"\n",
-		strings.TrimPrefix(w.url, "nats://"), strings.TrimPrefix(w.watch, "http://"), filepath.Join(w.dir, "store"))
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nhttp: %q\nmax_payload: 8MB\njetstream { store_dir: %q }\ninclude \"duly-mappings.conf\"\n",
+		strings.TrimPrefix(w.watch, "http://"), filepath.Join(w.dir, "store"))
 	for name, data := range map[string]string{"nats.conf": text, "duly-mappings.conf": mappings} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(data), 0o600); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	if w.again != nil {
-		w.again()
+	if w.reload != nil {
+		w.reload()
 	}
 }
 
-// monitored asks the server's monitoring, which may not answer yet.
+// monitored asks the server's monitoring.
 func (w *canaryWorld) monitored(path string, into any) {
 	w.t.Helper()
 	resp, err := http.Get(w.watch + path)
 	if err != nil {
+		w.t.Errorf("%s: %v", path, err)
 		return
 	}
 	defer resp.Body.Close()
@@ -94,9 +95,11 @@ func (w *canaryWorld) monitored(path string, into any) {
 
 func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
-	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeport.Addr(freeport.Of(t)), watch: "http://" + freeport.Addr(freeport.Of(t))}
+	w := &canaryWorld{t: t, dir: t.TempDir(), watch: "http://" + freeport.Addr(freeport.Of(t))}
 	w.mapped()
-	_, w.again = natsApart(t, filepath.Join(w.dir, "nats.conf"))
+	var addr string
+	addr, w.reload = natsApart(t, filepath.Join(w.dir, "nats.conf"))
+	w.url = "nats://" + addr
 	var err error
 	if w.pool, err = pgxpool.New(t.Context(), pgtestdb.URL(t)); err != nil {
 		t.Fatal(err)

@@ -14,20 +14,20 @@ import (
 	natsd "github.com/nats-io/nats-server/v2/server"
 )
 
-// apart is the process of the NATS servers that take their configuration anew while they are at work: they read options
-// without their lock then, which -race would tell of in this process.
+// apart is a process for NATS servers whose configuration a test reloads under load. nats-server 2.15 reads its options without
+// their lock when it answers a direct get, so in this process -race would report a reload as a data race.
 var apart struct {
 	sync.Mutex
 	in  io.WriteCloser
 	out *bufio.Scanner
-	end func() // nil: it has not begun
+	end func() // nil: the process has not started
 }
 
 // apartEnv makes the test binary be that process.
 const apartEnv = "DULY_TEST_BE_NATS_SERVERS"
 
-// natsApart starts a server of a configuration file there, until the test ends. again makes it take the file anew.
-func natsApart(t *testing.T, file string) (addr string, again func()) {
+// natsApart starts a server with a configuration file in that process, and stops it when the test ends. reload reloads the file.
+func natsApart(t *testing.T, file string) (addr string, reload func()) {
 	t.Helper()
 	ask := func(verb string) string {
 		t.Helper()
@@ -63,7 +63,7 @@ func askApart(t *testing.T, line string) (string, error) {
 		apart.in, apart.out = in, bufio.NewScanner(out)
 		apart.end = func() {
 			_ = in.Close() // by which it ends
-			_ = cmd.Wait() // with its status, which with -race may tell of that read
+			_ = cmd.Wait() // its exit code does not matter: -race may have reported that read
 		}
 	}
 	if _, err := fmt.Fprintln(apart.in, line); err != nil {
@@ -125,7 +125,7 @@ func doApart(servers map[string]*natsd.Server, verb, file string) (said string, 
 	return server.Addr().String(), nil
 }
 
-// natsOptions are those of a configuration file.
+// natsOptions reads the options of a configuration file.
 func natsOptions(file string) (*natsd.Options, error) {
 	options, err := natsd.ProcessConfigFile(file)
 	if err != nil {

@@ -73,12 +73,12 @@ func (v *violations) list() []string {
 // administrator.
 type secured struct {
 	*violations
-	t      *testing.T
-	server *natsd.Server // nil: it is in the process of those
-	addr   string
-	again  func()
-	config string // the file
-	users  string // what the command printed
+	t       *testing.T
+	server  *natsd.Server // nil after secureApart
+	addr    string
+	reloads func() // nil after secure
+	config  string // the file
+	users   string // what the command printed
 }
 
 var userLine = regexp.MustCompile(`user = "([^"]+)", password = \$(\w+)`)
@@ -91,15 +91,15 @@ func secure(t *testing.T, calls ...[]string) *secured {
 	return s
 }
 
-// secureApart starts one whose users change while it runs. It tells no violations.
+// secureApart starts one whose users can be changed while it runs. It does not record violations.
 func secureApart(t *testing.T, calls ...[]string) *secured {
 	t.Helper()
 	s := configured(t, calls...)
-	s.addr, s.again = natsApart(t, s.config)
+	s.addr, s.reloads = natsApart(t, s.config)
 	return s
 }
 
-// configured has a configuration, and no server yet.
+// configured writes the configuration of one that is not started yet.
 func configured(t *testing.T, calls ...[]string) *secured {
 	t.Helper()
 	s := &secured{t: t, violations: &violations{used: map[string]bool{}}, config: filepath.Join(t.TempDir(), "nats.conf")}
@@ -162,11 +162,11 @@ system_account: SYS
 	}
 }
 
-// reload makes the server take other users. It is one of secureApart; its port stays.
+// reload changes the users of a server that secureApart started. Its port stays.
 func (s *secured) reload(users string) {
 	s.t.Helper()
 	s.write(users)
-	s.again()
+	s.reloads()
 }
 
 func (s *secured) url(user string) string {
@@ -848,8 +848,9 @@ func TestMissingRightAtStart(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			s := secureApart(t, []string{"n=node"})
-			s.reload(s.without(x.right))
+			s := configured(t, []string{"n=node"})
+			s.write(s.without(x.right))
+			s.start()
 			n := s.serve("n", x.roles, migrated(t))
 			began := time.Now()
 			select {

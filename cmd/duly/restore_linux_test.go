@@ -241,7 +241,7 @@ func (r *ruins) recorded(than []core.Evidence) bool {
 		var is core.Evidence
 		entry, err := bucket.Get(r.t.Context(), wire.EvidenceKey(was.Partition, false))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return false // nobody has taken the partition yet
+			return false // no node owns the partition yet
 		}
 		if err == nil {
 			err = json.Unmarshal(entry.Value(), &is)
