@@ -20,7 +20,7 @@ import (
 // The defaults of Config, and what bounds the reader.
 const (
 	defaultInterval = 2 * time.Second
-	defaultReadMax  = 2 * time.Second
+	defaultReadMax  = 30 * time.Second // nobody who asks waits that long: see Current
 	DefaultRisk     = 5 * time.Minute
 	ringFor         = 10 * time.Minute // of samples are kept
 	intervalMax     = time.Minute
@@ -77,6 +77,8 @@ type Snapshot struct {
 	Sample   operate.Sample   `json:"sample"`
 	// Trouble says why the newest read failed; what stands beside it is then as old as its time says.
 	Trouble string `json:"trouble,omitempty"`
+	// Counts are those of the overview by type, too.
+	Counts []core.Count `json:"-"`
 }
 
 // seen is what the read before says of the next one.
@@ -94,10 +96,12 @@ type Live struct {
 	cfg    Config
 	wanted chan struct{} // something listens now
 
-	reading sync.Mutex // held by the one read that is under way
-	seen    seen       // by that read alone
+	seen seen // of the one read that is under way
 
 	mu       sync.Mutex
+	reading  chan struct{}      // closed when the read that is under way is over; nil: none is
+	cancel   context.CancelFunc // of that read
+	ended    bool               // no read begins any more
 	last     Snapshot
 	lastTry  time.Time     // when a read ended
 	lastTook time.Duration // of it
@@ -118,11 +122,19 @@ func New(cfg Config) *Live {
 	return &Live{cfg: cfg, wanted: make(chan struct{}, 1), readers: map[chan Snapshot]struct{}{}}
 }
 
-// Run reads for those who listen until ctx ends.
+// Run reads for those who listen until ctx ends. It returns when no read is under way; none begins after that.
 func (l *Live) Run(ctx context.Context) error {
+	defer l.end()
 	for {
 		for l.listened() {
-			l.read(ctx, 0)
+			l.mu.Lock()
+			over := l.begin()
+			l.mu.Unlock()
+			select {
+			case <-over:
+			case <-ctx.Done():
+				return nil
+			}
 			if pause.For(ctx, l.wait()) != nil {
 				return nil
 			}
@@ -178,23 +190,27 @@ func (l *Live) fresh() bool {
 	return !l.lastTry.IsZero() && l.cfg.Now().Sub(l.lastTry) < max(l.cfg.Interval, min(intervalMax, idleShare*l.lastTook))
 }
 
-// Current is what was read last, read now if that is too old. All who ask at a time share one read. Error: that the read
-// failed and nothing was ever read.
+// Current is what was read last, read now if that is too old. All who ask at a time share one read, which goes on when
+// the time of who asked is over: they have what was read before, with a Trouble, and the next one has what it finds.
+// Error: that nothing was ever read.
 func (l *Live) Current(ctx context.Context) (Snapshot, error) {
 	l.mu.Lock()
-	s, fresh := l.last, l.fresh()
-	l.mu.Unlock()
-	if !fresh {
-		l.read(ctx, l.cfg.Interval)
-		l.mu.Lock()
-		s = l.last
+	if !l.fresh() {
+		over := l.begin()
 		l.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+		l.mu.Lock()
+	}
+	s := l.last
+	l.mu.Unlock()
+	if ctx.Err() != nil {
+		s.Trouble = cmp.Or(s.Trouble, "the state store has not answered yet")
 	}
 	if s.Overview.At.IsZero() {
-		if s.Trouble == "" {
-			return s, fmt.Errorf("overview: %w", cmp.Or(ctx.Err(), context.DeadlineExceeded))
-		}
-		return s, fmt.Errorf("overview: %s", s.Trouble)
+		return s, fmt.Errorf("overview: %s", cmp.Or(s.Trouble, "the node ends"))
 	}
 	return s, nil
 }
@@ -206,26 +222,48 @@ func (l *Live) Samples() []operate.Sample {
 	return slices.Clone(l.ring)
 }
 
-// read reads once, unless that was done within the time meanwhile, and tells those who listen what is new.
-func (l *Live) read(ctx context.Context, within time.Duration) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
+// begin begins a read, unless one is under way, and gives what is closed when it is over; mu is held.
+func (l *Live) begin() <-chan struct{} {
+	if l.ended {
+		over := make(chan struct{})
+		close(over)
+		return over
+	}
+	if l.reading == nil {
+		var ctx context.Context
+		l.reading = make(chan struct{})
+		ctx, l.cancel = context.WithTimeout(context.Background(), l.cfg.ReadMax)
+		go l.read(ctx)
+	}
+	return l.reading
+}
+
+// end ends the read that is under way.
+func (l *Live) end() {
 	l.mu.Lock()
-	again := within > 0 && l.fresh()
+	l.ended = true
+	over := l.reading
+	if over != nil {
+		l.cancel()
+	}
 	l.mu.Unlock()
-	if again || ctx.Err() != nil {
-		return
+	if over != nil {
+		<-over
 	}
+}
+
+// read reads once, and tells those who listen what is new.
+func (l *Live) read(ctx context.Context) {
 	began := l.cfg.Now()
-	bounded, cancel := context.WithTimeout(ctx, l.cfg.ReadMax)
-	defer cancel()
-	next, how, err := l.look(bounded, began)
-	if ctx.Err() != nil {
-		l.seen = seen{} // what was read is not kept
-		return          // who asked is gone: that says nothing of the store
-	}
+	next, how, err := l.look(ctx, began)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.cancel()
+	close(l.reading)
+	l.reading = nil
+	if l.ended {
+		return // a read that was cut off says nothing of the store
+	}
 	next.Sample.Gap = !l.lastTry.IsZero() && began.Sub(l.lastTry) > 2*max(l.cfg.Interval, min(intervalMax, idleShare*l.lastTook))
 	l.lastTry = l.cfg.Now()
 	l.lastTook = l.lastTry.Sub(began)
@@ -356,7 +394,7 @@ func (l *Live) everything(ctx context.Context, now time.Time, mark string) (Snap
 	}
 	l.seen = seen{mark, now, now, groups, moves}
 	o.Needs = l.needs(&o)
-	return Snapshot{Overview: o, Sample: sample}, nil
+	return Snapshot{Overview: o, Sample: sample, Counts: counts}, nil
 }
 
 // rest reads what changes without a commit, and gives what of it wants an operator.

@@ -84,7 +84,7 @@ func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.Vi
 	s.mu.Lock()
 	s.risks++
 	s.mu.Unlock()
-	if in := before.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second {
+	if in := before.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second-s.takes {
 		return nil, false, errors.New("another time")
 	}
 	return make([]core.View, 5), true, nil
@@ -92,7 +92,7 @@ func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.Vi
 
 // Signals are of one task, which is near the end of its time.
 func (s *store) Signals(_ context.Context, near core.Instant, next int) (operate.Signals, error) {
-	if in := near.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second || next != operate.NeedLinesMax {
+	if in := near.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second-s.takes || next != operate.NeedLinesMax {
 		return operate.Signals{}, errors.New("another time, or another number")
 	}
 	since := near.Time()
@@ -332,25 +332,55 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestGoneWhileReading: who asked goes away at the end of a read, which is not kept: the next one reads it again.
+// TestLongRead: a read that takes longer than anyone who asks waits is made once, and the next who asks has what it found.
+// Until then they have what was read before, and know that it is old.
 //
 // covers: OP6
-func TestGoneWhileReading(t *testing.T) {
+func TestLongRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{mark: "1"}
+		const patience, takes = 2 * time.Second, 5 * time.Second
+		s := &store{mark: "1", takes: takes}
 		l := runningOf(t, Config{Reader: s, Agents: s, Mark: s.Mark, Log: slog.New(slog.DiscardHandler)})
-		if _, err := l.Current(t.Context()); err != nil {
-			t.Fatal(err)
+		ask := func() (Snapshot, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			return l.Current(ctx)
 		}
-		<-time.After(defaultInterval + time.Second)
-		s.commit()
+		for round := range int64(2) {
+			began := time.Now()
+			for time.Since(began) < takes-patience {
+				got, err := ask()
+				if none := round == 0; none != (err != nil) || !none && (got.Sample.Ended != 10 || got.Trouble == "") {
+					t.Fatalf("round %d: %+v, %v", round, got.Sample, err)
+				}
+			}
+			got, err := ask()
+			if n := s.count(); err != nil || int64(n) != round+1 || got.Sample.Ended != 10*(round+1) || got.Trouble != "" || time.Since(began) != takes {
+				t.Fatalf("round %d: %d reads, %+v, %v after %v; want what one read found after %v", round, n, got, err, time.Since(began), takes)
+			}
+			<-time.After(intervalMax)
+			s.commit()
+		}
+	})
+}
+
+// TestEndsWhileReading: the end of Run cuts off a read that hangs, and none begins after it.
+//
+// covers: OP6
+func TestEndsWhileReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: time.Hour}
+		var said strings.Builder
+		l := New(Config{Reader: s, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
-		s.last = cancel
-		_, _ = l.Current(ctx) // what was read before
-		s.last = nil
-		got, err := l.Current(t.Context())
-		if n := s.count(); err != nil || n != 3 || got.Sample.Ended != 30 {
-			t.Errorf("%d reads, %+v, %v; want a third read, which sees the commit", n, got.Sample, err)
+		l.Subscribe(ctx)
+		time.AfterFunc(time.Second, cancel)
+		began := time.Now()
+		if err := l.Run(ctx); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v, want the end after a second", err, time.Since(began))
+		}
+		if _, err := l.Current(t.Context()); err == nil || s.count() != 1 || said.Len() > 0 {
+			t.Errorf("%v, %d reads, logged %q; want an error, one read and no word of the store", err, s.count(), said.String())
 		}
 	})
 }
