@@ -324,9 +324,21 @@ var operatorMutants = []mutant{
 
 	{
 		name: "live-read-for-each", invariant: 12, file: "internal/live/live.go",
-		old: "	again := within > 0 && l.fresh()", new: "	again := within < 0 && l.fresh()",
+		old: "	if l.reading == nil {", new: "	if true || l.reading == nil {",
 		fault: "each who asks for the overview has the tables read",
 		run:   "^TestOneReadForAllWhoWait$",
+	},
+	{
+		name: "live-read-cut-short", invariant: 12, file: "internal/live/live.go",
+		old: "	defaultReadMax  = 30 * time.Second", new: "	defaultReadMax  = 2 * time.Second",
+		fault: "a store that needs longer than who asks waits has no overview",
+		run:   "^TestLongRead$",
+	},
+	{
+		name: "live-reads-after-its-end", invariant: 12, file: "internal/live/live.go",
+		old: "	if l.ended {\n		over :=", new: "	if false {\n		over :=",
+		fault: "a read begins when the node has ended, and nobody waits for it",
+		run:   "^TestEndsWhileReading$",
 	},
 	{
 		name: "live-read-for-none", invariant: 12, file: "internal/live/live.go",

@@ -154,7 +154,6 @@ func (e *engine) Submit(r ingest.Request) {
 	r.Answer(ingest.Answer{Task: r.ID, Stream: "S", Seq: 1})
 }
 func (e *engine) Cursor(context.Context, int) (uint64, error)            { return 9, nil }
-func (e *engine) Counts(context.Context) ([]core.Count, error)           { return nil, nil }
 func (e *engine) Ask(context.Context, int, core.Control) (uint64, error) { return 5, nil }
 func (e *engine) Get(_ context.Context, _ int, id string) (core.View, error) {
 	e.mu.Lock()

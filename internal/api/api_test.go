@@ -36,7 +36,6 @@ type site struct {
 	views    map[string]core.View
 	cursors  map[int]uint64
 	page     core.Page
-	counts   []core.Count
 	filter   core.Filter // of the newest list
 	err      error       // of every reading
 	asks     *Requests
@@ -183,8 +182,6 @@ func (s *site) List(_ context.Context, f core.Filter) (core.Page, error) {
 	return s.page, s.err
 }
 
-func (s *site) Counts(context.Context) ([]core.Count, error) { return s.counts, s.err }
-
 func (s *site) Cursor(_ context.Context, partition int) (uint64, error) {
 	if s.ownerless {
 		return 0, fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
@@ -278,7 +275,6 @@ func TestGoldenBodies(t *testing.T) {
 			s.page = core.Page{Next: "c2", Tasks: []core.View{{ID: "a", Type: "t", State: core.StatePending, WaitsFor: "x.y", CreatedAt: at}, {ID: "b", Type: "t", State: core.StateProcessed}}}
 		}, nil},
 		{"list_empty", "GET", "/v1/tasks", "", nil, nil},
-		{"counts", "GET", "/v1/counts", "", func(s *site) { s.counts = []core.Count{{Type: "t", State: core.StateUndone, Tasks: 7}} }, nil},
 		{"refused", "PUT", "/v1/tasks/delivery/d-1", `{}`, func(s *site) {
 			s.answer = func(r ingest.Request) (ingest.Answer, bool) {
 				return ingest.Answer{Task: r.ID, Err: ingest.Refuse(429, ingest.CauseFull, "full").After(1500 * time.Millisecond)}, true
@@ -499,7 +495,7 @@ func TestBadHTTP(t *testing.T) {
 		{"GET", "/v1/tasks?limit=x", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?state=done", "", 400, ingest.CauseQuery},
 		{"GET", "/v1/tasks?type=a.b", "", 400, ingest.CauseTypeName}, {"GET", "/v1/tasks?after=" + strings.Repeat("x", 513), "", 400, ingest.CauseQuery},
 		{"GET", "/v1/tasks/delivery", "", 405, ingest.CauseMethod}, {"PUT", "/v1/tasks", `{}`, 405, ingest.CauseMethod},
-		{"DELETE", "/v1/counts", "", 405, ingest.CauseMethod}, {"OPTIONS", "/v1/tasks/delivery/x1", "", 405, ingest.CauseMethod},
+		{"OPTIONS", "/v1/tasks/delivery/x1", "", 405, ingest.CauseMethod},
 		{"GET", "/", "", 404, ingest.CauseNotFound}, {"GET", "/v1", "", 404, ingest.CauseNotFound}, {"PUT", "/v1/tasks/a/b/c", `{}`, 404, ingest.CauseNotFound},
 	}
 	for _, tt := range tests {
@@ -590,7 +586,7 @@ func TestStoreDown(t *testing.T) {
 	if w := s.do("DELETE", "/v1/tasks/delivery/d-1?even_if_unknown=true", ""); w.Code != 202 || len(s.controls) != 1 {
 		t.Errorf("DELETE: %d %s", w.Code, w.Body)
 	}
-	for _, target := range []string{"/v1/tasks/delivery/d-1", "/v1/tasks/delivery/d-1?after=1.5", "/v1/tasks", "/v1/counts"} {
+	for _, target := range []string{"/v1/tasks/delivery/d-1", "/v1/tasks/delivery/d-1?after=1.5", "/v1/tasks"} {
 		w := s.do("GET", target, "")
 		if w.Code != 503 || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "10.0.0.1") {
 			t.Errorf("GET %s: %d %s", target, w.Code, w.Body)
@@ -777,7 +773,6 @@ func TestUnknownParameters(t *testing.T) {
 		{"GET", "/v1/tasks?limit=2&limit=3", "", "", "2 times"},
 		{"GET", "/v1/tasks?limit=%zz", "", "", "cannot be read"},
 		{"GET", "/v1/tasks?limit=2;state=error", "", "", "cannot be read"},
-		{"GET", "/v1/counts?type=order", "", "", "type"},
 		{"DELETE", "/v1/tasks/delivery/d-1?force=1", "", "", "force"},
 		{"PUT", "/v1/tasks/delivery/d-1", `{}`, "Duly-Completeby", "Duly-Completeby"},
 	} {

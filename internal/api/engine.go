@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planform"
 	"duly.dev/duly/internal/say"
@@ -112,17 +113,30 @@ type (
 		ID     string `path:"pause" maxLength:"128"`
 		Reason string `query:"reason" maxLength:"1000"`
 	}
-	// overviewJSON is the first screen, and whether it is as old as its time says.
+	// Aged is how old what is shown live is, and why.
+	Aged struct {
+		AgeMS   int64  `json:"age_ms" doc:"how long ago that was read, by the clock of the node"`
+		Trouble string `json:"trouble,omitempty" doc:"why there is nothing newer"`
+	}
+	// overviewJSON is the first screen.
 	overviewJSON struct {
 		operate.Overview
-		AgeMS   int64  `json:"age_ms" doc:"how long ago that was, by the clock of the node"`
-		Trouble string `json:"trouble,omitempty" doc:"why the newest read failed: what stands beside it is as old as at says"`
+		Aged
+	}
+	countsJSON struct {
+		Counts []countJSON `json:"counts"`
+		Aged
 	}
 	statsJSON struct {
 		Samples []operate.Sample `json:"samples" doc:"of the last ten minutes in which something was shown live, the oldest first; the newest at least"`
 		Trouble string           `json:"trouble,omitempty"`
 	}
 )
+
+// aged is how old what was read last is.
+func (a *api) aged(s *live.Snapshot) Aged {
+	return Aged{max(0, a.cfg.Now().Sub(s.Overview.At).Milliseconds()), s.Trouble}
+}
 
 // engineRoutes are what runs the tasks.
 func (a *api) engineRoutes() {
@@ -194,7 +208,17 @@ func (a *api) engineRoutes() {
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
 		func(ctx context.Context, _ *struct{}) (overviewJSON, error) {
 			now, err := a.ports.Live.Current(ctx)
-			return overviewJSON{now.Overview, max(0, a.cfg.Now().Sub(now.Overview.At).Milliseconds()), now.Trouble}, err
+			return overviewJSON{now.Overview, a.aged(&now)}, err
+		})
+	register(a, route{method: "GET", path: "/v1/counts", id: "countTasks", tag: "tasks", needs: operate.RoleViewer,
+		summary: "How many tasks are in which state", about: "Exact while a state has 10,000 tasks or fewer. Of a state with more, every type has a row that says at_least. They are those of the overview."},
+		func(ctx context.Context, _ *struct{}) (out countsJSON, err error) {
+			now, err := a.ports.Live.Current(ctx)
+			out = countsJSON{Counts: make([]countJSON, len(now.Counts)), Aged: a.aged(&now)}
+			for i, c := range now.Counts {
+				out.Counts[i] = countJSON(c)
+			}
+			return out, err
 		})
 	register(a, route{method: "GET", path: "/v1/stats", id: "getStats", tag: tag, needs: operate.RoleViewer, summary: "Samples for plots", about: "Totals, of which the reader takes differences."},
 		func(ctx context.Context, _ *struct{}) (statsJSON, error) {

@@ -27,7 +27,7 @@ func FuzzAPI(f *testing.F) {
 	f.Add("GET", "/v1/tasks?type=delivery&state=error&limit=7&after=1.2.3", "", "", "", []byte(nil))
 	f.Add("GET", "/v1/tasks/delivery/d-1?after=1.17", "", "", "", []byte(nil))
 	f.Add("DELETE", "/v1/tasks/delivery/d-1?reason=%00", "", "", "", []byte(nil))
-	f.Add("HEAD", "/v1/counts", "", "", "", []byte(nil))
+	f.Add("HEAD", "/v1/tasks", "", "", "", []byte(nil))
 	f.Add("BREW", "/v1/tasks/..%2f..%2f/%2e%2e", "\x7f", "-1s", "duly.do.x", []byte("\x00"))
 	f.Add("GET", "/v1/tasks?limit=99999999999999999999&after="+strings.Repeat("9", 600), "", "", "", []byte(nil))
 	f.Fuzz(func(t *testing.T, method, target, key, completeBy, replyTo string, body []byte) {

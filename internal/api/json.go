@@ -50,9 +50,6 @@ type (
 		Tasks   int64      `json:"tasks"`
 		AtLeast bool       `json:"at_least,omitempty" doc:"the count was cut: there may be more than tasks; with 0 tasks none was counted, and how many there are is not known"`
 	}
-	countsJSON struct {
-		Counts []countJSON `json:"counts"`
-	}
 	// problemJSON is a problem document of RFC 9457 with members of our own.
 	problemJSON struct {
 		Type     string           `json:"type"`

@@ -24,9 +24,6 @@ type Reader interface {
 	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
 	// List returns one page of tasks without their steps.
 	List(ctx context.Context, f core.Filter) (core.Page, error)
-	// Counts returns how many tasks of each type are in each state, or of very many at
-	// least how many.
-	Counts(ctx context.Context) ([]core.Count, error)
 	// Cursor returns the last contiguous committed position of the partition in
 	// the task stream.
 	Cursor(ctx context.Context, partition int) (uint64, error)

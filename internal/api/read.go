@@ -194,19 +194,3 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 	}
 	return f, nil
 }
-
-// counts reads how many tasks are in which state.
-func (a *api) counts(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
-	defer cancel()
-	counts, err := a.reader.Counts(ctx)
-	if err != nil {
-		a.storeFailed(w, r, "the state store could not be read", err)
-		return
-	}
-	out := countsJSON{Counts: make([]countJSON, len(counts))}
-	for i, c := range counts {
-		out.Counts[i] = countJSON(c)
-	}
-	reply(w, http.StatusOK, out)
-}

@@ -171,8 +171,6 @@ func (a *api) taskRoutes() {
 		summary: "Tasks, newest first", about: "Without input and steps."}, a.list, func(op *huma.Operation) {
 		op.Responses["200"] = listAnswer(a.huma.OpenAPI().Components.Schemas, reflect.TypeFor[pageJSON](), "Page")
 	})
-	described[struct{}, body[countsJSON]](a, route{method: "GET", path: "/v1/counts", id: "countTasks", tag: tag, needs: operate.RoleViewer,
-		summary: "How many tasks are in which state", about: "Exact while a state has 10,000 tasks or fewer. Of a state with more, every type has a row that says at_least."}, a.counts, nil)
 	described[bulkIn, struct{}](a, route{method: "POST", path: "/v1/tasks", id: "submitTasks", tag: tag, needs: operate.RoleClient,
 		summary: "Submit many tasks", about: "A line of JSON for each; a line is answered for each, in order, as it is stored or refused. The same id and input again is the same task. A line that finds no room waits for it."}, a.submitMany, describeBulk(a))
 	listing(a, route{method: "GET", path: "/v1/tasks/{type}/{id}/journal", id: "getJournal", tag: tag, needs: operate.RoleViewer,

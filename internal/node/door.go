@@ -57,11 +57,6 @@ func (r doorReader) Get(ctx context.Context, partition int, id string) (core.Vie
 	return v, err
 }
 
-// Counts implements api.Reader.
-func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {
-	return r.CountsUpTo(ctx, operate.CountExactMax)
-}
-
 // Cursor implements api.Reader.
 func (r doorReader) Cursor(ctx context.Context, partition int) (uint64, error) {
 	all, err := r.Cursors(ctx)

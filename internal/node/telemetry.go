@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	surveyEvery = 5 * time.Second // how often what costs a request is looked at, while someone scrapes
-	surveyFor   = time.Minute     // after the last scrape
-	surveyKept  = 5 * time.Minute // how long what a look found is shown: no one scraped, and none followed
-	surveyMost  = 64              // operations that are counted
+	surveyEvery = 5 * time.Second  // how often what costs a request is looked at, while someone scrapes
+	surveyFor   = time.Minute      // after the last scrape
+	surveyKept  = 5 * time.Minute  // how long what a look found is shown: no one scraped, and none followed
+	surveyMax   = 30 * time.Second // of one look: a large store on a slow machine needs long
+	surveyMost  = 64               // operations that are counted
 )
 
 // survey is what a scrape shows and cannot read from memory.
@@ -62,7 +63,7 @@ func (s *survey) run(ctx context.Context, n *Node) {
 		if time.Since(time.Unix(s.scraped.Load(), 0)) > surveyFor {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(ctx, readTimeout)
+		bounded, cancel := context.WithTimeout(ctx, surveyMax)
 		s.look(bounded, n)
 		cancel()
 		s.looked.Store(time.Now().Unix())

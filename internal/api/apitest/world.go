@@ -330,9 +330,6 @@ func (w *World) JournalPage(_ context.Context, _ int, number, before int64, limi
 	return page, err
 }
 
-// Counts implements api.Reader.
-func (w *World) Counts(ctx context.Context) ([]core.Count, error) { return w.CountsUpTo(ctx, 1<<30) }
-
 // CountsUpTo implements operate.Reader.
 func (w *World) CountsUpTo(context.Context, int) (counts []core.Count, err error) {
 	err = w.do(func() error {
