@@ -85,6 +85,20 @@ func (m *machines) psql(i int, sql string) string {
 	return m.shell(m.server, m.data(i), fmt.Sprintf("psql -v ON_ERROR_STOP=1 -At -h '%s' -d postgres <<'X'\n%s\nX", m.sockets(i), sql))
 }
 
+// has is how much a standby has, when it hears no more of the primary.
+func (m *machines) has(i int) (bytes uint64) {
+	m.t.Helper()
+	until(m.t, "a standby that gets no more", func() bool {
+		before := bytes
+		var err error
+		if bytes, err = strconv.ParseUint(strings.TrimSpace(m.psql(i, m.block(11, "receive_lsn"))), 10, 64); err != nil {
+			m.t.Fatal(err)
+		}
+		return bytes == before
+	})
+	return bytes
+}
+
 // startNATS starts the server of each machine by its nats.conf.
 func (m *machines) startNATS() {
 	m.t.Helper()
@@ -256,17 +270,32 @@ func TestThreeMachines(t *testing.T) {
 	}
 	m.shell(nil, m.dir, exports+m.block(10, "duly doctor"), at(0)...)
 
+	_, after, _ := strings.Cut(m.block(10, "duly submit"), "duly submit order order-1")
+	submit, _, _ := strings.Cut(after, "\n")
+	done := func(i int, what ...string) {
+		for _, what := range what {
+			until(t, what, func() bool { return m.command(nil, m.dir, what, at(i)...).Run() == nil })
+		}
+	}
+	// One standby falls behind the other: it must not be promoted.
+	follows := strings.TrimSpace(m.psql(1, "SHOW primary_conninfo"))
+	m.psql(1, "ALTER SYSTEM SET primary_conninfo = '';\nSELECT pg_reload_conf();")
+	until(t, "a standby that follows no more", func() bool {
+		return strings.TrimSpace(m.psql(1, "SELECT count(*) FROM pg_stat_wal_receiver")) == "0"
+	})
+	done(2, "duly submit order behind"+submit, "duly get order behind")
 	m.loseNATS(0)
 	_ = nodes[0].Process.Kill() // an error says that it is gone
 	m.losePostgres(0)
-	m.psql(1, m.block(11, "pg_promote"))
-	_, after, _ := strings.Cut(m.block(10, "duly submit"), "duly submit order order-1")
-	submit, _, _ := strings.Cut(after, "\n")
-	for _, what := range []string{"duly submit order order-2" + submit, "duly get order order-1", "duly get order order-2"} {
-		until(t, what, func() bool { return m.command(nil, m.dir, what, at(2)...).Run() == nil })
+	m.psql(1, "ALTER SYSTEM SET primary_conninfo = '"+strings.ReplaceAll(follows, "'", "''")+"';\nSELECT pg_reload_conf();")
+	promoted := 1
+	if m.has(2) > m.has(1) {
+		promoted = 2
 	}
+	m.psql(promoted, m.block(12, "pg_promote"))
+	done(2, "duly submit order order-2"+submit, "duly get order order-1", "duly get order behind", "duly get order order-2")
 	until(t, "the other standby", func() bool {
-		return strings.TrimSpace(m.psql(1, "SELECT state, sync_state FROM pg_stat_replication")) == "streaming|quorum"
+		return strings.TrimSpace(m.psql(promoted, "SELECT state, sync_state FROM pg_stat_replication")) == "streaming|quorum"
 	})
 	for i := 1; i < 3; i++ {
 		until(t, "node "+m.ip(i), ready(i))

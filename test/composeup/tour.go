@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -377,8 +378,14 @@ func (w *world) cluster(ctx context.Context) {
 	}
 }
 
-// promoted takes the primary's machine away, which says nothing to those connected to it, and lets a standby take its place.
+// promoted takes the primary's machine away, which says nothing to those connected to it, and lets the standby that has
+// more take its place: a commit was answered when one of them had it.
 func (w *world) promoted(ctx context.Context) {
+	primary := ""
+	sql := func(ctx context.Context, server, query string) (string, error) {
+		out, err := w.run(ctx, "exec", "-T", server, "psql", "-U", "root", "-d", "defaultdb", "-tAc", query)
+		return strings.TrimSpace(out), err
+	}
 	w.check("the primary of the database lost under load, and a standby promoted", func() error {
 		ids, err := w.ids(ctx, "postgres-1")
 		if err != nil {
@@ -393,7 +400,21 @@ func (w *world) promoted(ctx context.Context) {
 			}
 			w.lost = map[string]bool{"postgres-1": true}
 			pause(ctx, downFor)
-			if _, err := w.run(ctx, "exec", "-T", "postgres-2", "psql", "-U", "root", "-d", "defaultdb", "-c", "SELECT pg_promote()"); err != nil {
+			most := int64(-1)
+			for _, standby := range []string{"postgres-2", "postgres-3"} {
+				out, err := sql(ctx, standby, "SELECT greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'")
+				if err != nil {
+					return err
+				}
+				has, err := strconv.ParseInt(out, 10, 64)
+				if err != nil {
+					return fmt.Errorf("what %s has: %w", standby, err)
+				}
+				if has > most {
+					most, primary = has, standby
+				}
+			}
+			if _, err := sql(ctx, primary, "SELECT pg_promote()"); err != nil {
 				return err
 			}
 			return until(ctx, healMax, func() error { return w.healthy(ctx) })
@@ -402,8 +423,8 @@ func (w *world) promoted(ctx context.Context) {
 	w.closeBooks(ctx, "the loss of the primary")
 	w.check("the other standby follows the promoted one", func() error {
 		return until(ctx, healMax, func() error {
-			out, err := w.run(ctx, "exec", "-T", "postgres-2", "psql", "-U", "root", "-d", "defaultdb", "-tAc", "SELECT state, sync_state FROM pg_stat_replication")
-			if err == nil && strings.TrimSpace(out) != "streaming|quorum" {
+			out, err := sql(ctx, primary, "SELECT state, sync_state FROM pg_stat_replication")
+			if err == nil && out != "streaming|quorum" {
 				err = fmt.Errorf("pg_stat_replication has %q, want one that streams", out)
 			}
 			return err
