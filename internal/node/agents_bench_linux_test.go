@@ -89,9 +89,8 @@ func (b *metered) paced(rate int, d time.Duration) {
 func BenchmarkShared(b *testing.B) {
 	const most, takes, tasks = 50, time.Second, 1500
 	for b.Loop() {
-		m := newMetered(b)
+		m := newMetered(b, operate.SetLimit{Concurrent: most})
 		m.start("n3", false)
-		m.limit(most, 0)
 		m.takes.Store(int64(takes))
 		m.submit(tasks)
 		m.done()
@@ -109,8 +108,7 @@ func BenchmarkShared(b *testing.B) {
 func BenchmarkFlood(b *testing.B) {
 	const rate, d = 20, 20 * time.Second
 	run := func(flood int) time.Duration {
-		m := newMeteredBy(b, func(cfg *config.Config) { cfg.TenantLabel = "tenant" })
-		m.limit(20, 0)
+		m := newMeteredBy(b, func(cfg *config.Config) { cfg.TenantLabel = "tenant" }, operate.SetLimit{Concurrent: 20})
 		m.takes.Store(int64(50 * time.Millisecond))
 		m.submitOf(flood, func(int) int { return 1 }, duly.Label("tenant", "flood"))
 		n := int(d.Seconds()) * rate

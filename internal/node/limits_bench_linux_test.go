@@ -37,7 +37,7 @@ func BenchmarkLimit(b *testing.B) {
 				{operate.SetLimit{Concurrent: 10_000}, &bound, &boundCPU, &claims},
 				{operate.SetLimit{Key: "input", KeyConcurrent: 10_000}, &keyed, &keyedCPU, &keyClaims},
 			} {
-				m.set(with.limit)
+				m.set(m.flow().Limits, with.limit)
 				began := time.Now()
 				run(with.perSecond, with.cpu)
 				*with.claims = append(*with.claims, float64(m.claims())/time.Since(began).Seconds())

@@ -21,6 +21,8 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/wire"
+	"duly.dev/duly/schema"
+	"duly.dev/duly/schema/dialects"
 )
 
 // metered is two nodes on a NATS server and PostgreSQL, and an agent that counts what is at work at a time. A command that a
@@ -48,10 +50,14 @@ type metered struct {
 	over    map[int]time.Time // when the last call of an input ended
 }
 
-func newMetered(t testing.TB) *metered { t.Helper(); return newMeteredBy(t, func(*config.Config) {}) }
+func newMetered(t testing.TB, limits ...operate.SetLimit) *metered {
+	t.Helper()
+	return newMeteredBy(t, func(*config.Config) {}, limits...)
+}
 
-// newMeteredBy is newMetered with nodes of another configuration.
-func newMeteredBy(t testing.TB, change func(*config.Config)) *metered {
+// newMeteredBy is newMetered with nodes of another configuration. Limits are set before the nodes start: one that is set later
+// holds from when each node has heard of it.
+func newMeteredBy(t testing.TB, change func(*config.Config), limits ...operate.SetLimit) *metered {
 	t.Helper()
 	b := &metered{t: t, change: change, db: pgtestdb.Installation(t), nats: startNATS(t).ClientURL(), running: map[string]int{}, inputs: map[int]int{}, mostOf: map[int]int{}, over: map[int]time.Time{}, nodes: map[string]*Node{}, stops: map[string]func(){}}
 	if err := Migrate(t.Context(), b.db); err != nil {
@@ -62,6 +68,16 @@ func newMeteredBy(t testing.TB, change func(*config.Config)) *metered {
 			b.stop(name)
 		}
 	})
+	store, err := dialects.Open(t.Context(), b.db, schema.Options{MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range limits {
+		b.set(&operate.Limiting{Store: store, Desk: operate.NewDesk(store, time.Now, slog.New(slog.DiscardHandler)), Plans: store.Plans, Announce: func() error { return nil }, Now: time.Now}, l)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
 	b.start("n1", false)
 	b.start("n2", false)
 	nc, err := nats.Connect(b.nats)
@@ -177,16 +193,11 @@ func (b *metered) flow() api.Ports {
 	return b.nodes["n1"].ports()
 }
 
-// limit sets the agent's limit.
-func (b *metered) limit(concurrent int, rate float64) {
+// set sets a limit of the agent.
+func (b *metered) set(by operate.LimitControl, l operate.SetLimit) {
 	b.t.Helper()
-	b.set(operate.SetLimit{Concurrent: concurrent, Rate: rate})
-}
-
-func (b *metered) set(l operate.SetLimit) {
-	b.t.Helper()
-	l.Agent, l.Reason = "pay", "it is slow"
-	if _, err := b.flow().Limits.SetLimit(b.t.Context(), operator, l); err != nil {
+	l.Agent, l.Reason, l.EvenIfUnknown = "pay", "it is slow", true
+	if _, err := by.SetLimit(b.t.Context(), operator, l); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -242,8 +253,7 @@ func (b *metered) done() {
 // grants end, and then another's. When the limit is removed more are at work.
 func TestLimitOverNodes(t *testing.T) {
 	const most = 5
-	b := newMetered(t)
-	b.limit(most, 0)
+	b := newMetered(t, operate.SetLimit{Concurrent: most})
 	b.takes.Store(int64(100 * time.Millisecond))
 	b.submit(400)
 	until(t, "the agent has as many calls as it may have", func() bool { n, _ := b.seen(); return n >= most })
@@ -310,8 +320,7 @@ func TestLimitOverNodes(t *testing.T) {
 
 // TestLimitOfOne: with one place for two nodes the tasks of all partitions are done, one at a time.
 func TestLimitOfOne(t *testing.T) {
-	b := newMetered(t)
-	b.limit(1, 0)
+	b := newMetered(t, operate.SetLimit{Concurrent: 1})
 	b.takes.Store(int64(5 * time.Millisecond))
 	b.submit(80)
 	partitions := map[int]bool{}
@@ -328,8 +337,7 @@ func TestLimitOfOne(t *testing.T) {
 // and keeps no other from going on.
 func TestLimitOfKeys(t *testing.T) {
 	const busy, others, each = 300, 30, 5
-	b := newMetered(t)
-	b.set(operate.SetLimit{Key: "input", KeyConcurrent: 2})
+	b := newMetered(t, operate.SetLimit{Key: "input", KeyConcurrent: 2})
 	b.takes.Store(int64(time.Second)) // so that few are done before all are there
 	b.submitOf(busy, func(int) int { return 0 })
 	b.submitOf(others*each, func(i int) int { return 1 + i%others })
@@ -381,8 +389,7 @@ func TestLimitOfKeys(t *testing.T) {
 func TestLimitOfRate(t *testing.T) {
 	const rate, tasks = 20, 100
 	const burst = rate/10 + 8 // a tenth of a second, and two for each committer
-	b := newMetered(t)
-	b.limit(0, rate)
+	b := newMetered(t, operate.SetLimit{Rate: rate})
 	b.submit(tasks)
 	b.done()
 	_, calls := b.seen()
